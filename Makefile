@@ -1,0 +1,39 @@
+# Two commands do everything: `make demo` and `make test`. Each installs what is missing, configures,
+# builds with all cores and runs. CMake does the building; this file only strings the steps together.
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+
+.PHONY: all deps build demo test asan bench fuzz format clean
+
+all: build
+
+deps:
+	@scripts/install-deps
+
+build: deps
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+
+demo: build
+	@scripts/demo $(BUILD)/bin/clearhead
+
+test: build
+	@scripts/fetch-test-data $(BUILD)
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+asan:
+	@$(MAKE) test PRESET=asan
+
+bench: build
+	@scripts/bench $(BUILD)
+
+# Ten minutes for each reader; SECONDS_EACH=30 for a quick look.
+fuzz: deps
+	@scripts/fuzz $(or $(SECONDS_EACH),600)
+
+format:
+	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+clean:
+	@rm -rf build

@@ -1,0 +1,23 @@
+# Every foreign library enters here, once, as a target that the folders link by name.
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
+
+# OpenBLAS must be the OpenMP build: the pthread build keeps a second set of spinning threads that
+# fight ours for the cores. Debian keeps the builds in folders of their own; linking this one by path
+# also fixes the run path, whatever the system's alternatives say.
+find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-openmp NO_CACHE REQUIRED)
+find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp openblas-openmp
+          NO_CACHE REQUIRED)
+add_library(openblas INTERFACE)
+target_link_libraries(openblas INTERFACE ${OPENBLAS_LIBRARY})
+target_include_directories(openblas SYSTEM INTERFACE ${OPENBLAS_INCLUDE})
+
+# The fuzz targets are built by clang without an OpenMP runtime; core/threads then runs serially.
+if(NOT CLEARHEAD_FUZZ)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()

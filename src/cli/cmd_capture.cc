@@ -1,0 +1,69 @@
+// clearhead capture MODEL: run once, write logits, taps and gradients to a file.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/gate_options.h"
+#include "cli/precision.h"
+#include "core/error.h"
+#include "model/capture.h"
+
+namespace clearhead::cli {
+namespace {
+
+struct Options {
+  CommonOptions common;
+  InputOptions input;
+  GateFlags gates;
+  std::string model, out, taps, precision = "fp32";
+  bool gradients = false;
+};
+
+void Run(const Options& options) {
+  const std::filesystem::path path = FindModel(options.model);
+  const Gpt2 model = LoadModel(path);
+  const InputTokens input = ReadInput(options.input, path);
+  CaptureOptions capture;
+  if (!options.taps.empty()) capture.taps = MatchTaps(options.taps, model.config);
+  capture.gradients = options.gradients;
+  capture.gates = options.gates.Resolve(model.config, options.common.seed);
+  std::optional<PackedWeights> packed;
+  if (UseBf16(options.precision)) {
+    packed.emplace().Pack(model);
+    capture.packed = &*packed;
+  }
+  const CaptureResult result = Capture(model, input.ids, input.batch, capture, options.out);
+  Json json = {{"out", options.out},
+               {"batch", input.batch},
+               {"length", static_cast<std::int64_t>(input.ids.size()) / input.batch},
+               {"tensors", result.tensors},
+               {"bytes", result.bytes}};
+  if (options.gradients) json["loss"] = result.loss;
+  if (options.common.json) return PrintJson(json);
+  Print(fmt::format("{}: {} tensors, {:.1f} MB{}\n", options.out, result.tensors,
+                    static_cast<double>(result.bytes) / 1e6,
+                    options.gradients ? fmt::format(", loss {:.6f}", result.loss) : std::string()));
+}
+
+}  // namespace
+
+void AddCapture(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = AddCommand(
+      app, "capture", "Run a model once and write logits and intermediate values to a safetensors file",
+      "clearhead capture gpt2 --prompt 'Hello world' --taps 'blocks.*.attn.hook_pattern' --out run.safetensors",
+      options, Run);
+  command->add_option("MODEL", options->model, "Folder or name of a model")->required();
+  options->input.Add(command);
+  command->add_option("--out", options->out, "File to write")->required();
+  command->add_option("--taps", options->taps,
+                      "Comma list of TransformerLens names, * matches anything; all = every tap");
+  command->add_flag("--gradients", options->gradients,
+                    "Add loss (mean next-token cross-entropy), grad.<parameter> and grad.<tap>");
+  options->gates.Add(command, /*with_weight=*/true);
+  AddPrecision(command, &options->precision);
+}
+
+}  // namespace clearhead::cli

@@ -1,0 +1,14 @@
+// One function per command; each sits in its own file: parse, call the library, print.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace clearhead::cli {
+
+void AddInfo(CLI::App& app);
+void AddTokenize(CLI::App& app);
+void AddCapture(CLI::App& app);
+void AddEval(CLI::App& app);
+void AddGenerate(CLI::App& app);
+
+}  // namespace clearhead::cli

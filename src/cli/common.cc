@@ -1,0 +1,156 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/threads.h"
+
+namespace clearhead::cli {
+namespace fs = std::filesystem;
+
+namespace internal {
+
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::string& example, CommonOptions* common) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->footer("Example:\n  " + example);
+  command->add_flag("--json", common->json, "Print one JSON document on stdout and nothing else there");
+  command->add_option("--threads", common->threads, "Threads to use (default: all cores)")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--seed", common->seed, "Seed of everything random (default: 0)");
+  return command;
+}
+
+void Prepare(const CommonOptions& common) {
+  if (common.threads > 0) SetThreads(common.threads);
+}
+
+}  // namespace internal
+
+namespace {
+
+// Folders that may hold shipped models: beside the sources of a build, beside an installed program, here.
+std::vector<fs::path> ModelFolders() {
+  std::vector<fs::path> folders;
+  if (const char* named = std::getenv("CLEARHEAD_MODELS"); named != nullptr) folders.emplace_back(named);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    const fs::path bin = program.parent_path();
+    folders.push_back(bin / "../share/clearhead/models");
+    folders.push_back(bin / "../../../models");  // build/<preset>/bin
+  }
+  folders.emplace_back("models");
+  return folders;
+}
+
+bool IsModel(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path / "config.json", error);
+}
+
+}  // namespace
+
+std::vector<std::string> ShippedModels() {
+  std::vector<std::string> names;
+  for (const fs::path& folder : ModelFolders()) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (IsModel(entry.path())) names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+fs::path FindModel(const std::string& name) {
+  std::error_code error;
+  if (fs::is_directory(name, error)) return name;
+  if (fs::exists(name, error)) {
+    Fail("'{}' is a file; a model is a folder with config.json and model.safetensors", name);
+  }
+  const bool plain = name.find('/') == std::string::npos && name != "." && name != "..";
+  if (plain && !name.empty()) {
+    for (const fs::path& folder : ModelFolders()) {
+      if (IsModel(folder / name)) return fs::weakly_canonical(folder / name);
+    }
+  }
+  const std::vector<std::string> shipped = ShippedModels();
+  Fail("there is no model '{}': no such folder{}", name,
+       shipped.empty() ? std::string(", and no models ship with this build")
+                       : fmt::format(", and the models that ship are {}", fmt::join(shipped, ", ")));
+}
+
+void Print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    Fail("cannot write to standard output");
+  }
+}
+
+void PrintJson(const Json& json) { Print(ToText(json) + "\n"); }
+
+void InputOptions::Add(CLI::App* command) {
+  prompt_option = command->add_option("--prompt", prompt, "Text to run the model on");
+  ids_option = command->add_option("--ids", ids, "Token ids instead of text: 15496,995");
+  ids_file_option = command->add_option("--ids-file", ids_file,
+                                        "JSON file with an array of arrays of token ids, all of one length");
+}
+
+std::vector<std::int32_t> ParseIds(const std::string& list) {
+  std::vector<std::int32_t> ids;
+  const char* at = list.data();
+  const char* end = at + list.size();
+  while (true) {
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next != end && *next != ',')) {
+      FailUsage("'{}' is not a list of token ids such as 15496,995", list);
+    }
+    ids.push_back(id);
+    if (next == end) return ids;
+    at = next + 1;
+  }
+}
+
+namespace {
+
+InputTokens ReadIdsFile(const std::string& path) {
+  const Json json = ReadJsonFile(path);
+  const auto fail = [&](std::string_view what) {
+    Fail("{}: {}; expected a JSON array of arrays of token ids, all of one length", path, what);
+  };
+  if (!json.is_array() || json.empty()) fail("not an array with at least one row");
+  InputTokens tokens{.batch = static_cast<std::int64_t>(json.size())};
+  for (const Json& row : json) {
+    if (!row.is_array() || row.empty()) fail("a row is not an array with at least one id");
+    if (row.size() != json[0].size()) {
+      fail(fmt::format("one row has {} ids, the first has {}", row.size(), json[0].size()));
+    }
+    for (const Json& id : row) {
+      if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > 2147483647.0) {
+        fail(fmt::format("{} is not a token id", ToText(id, -1)));
+      }
+      tokens.ids.push_back(id.get<std::int32_t>());
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+InputTokens ReadInput(const InputOptions& input, const fs::path& model) {
+  const auto given = input.prompt_option->count() + input.ids_option->count() +
+                     input.ids_file_option->count();
+  if (given != 1) FailUsage("give exactly one of --prompt, --ids and --ids-file");
+  if (input.ids_file_option->count() > 0) return ReadIdsFile(input.ids_file);
+  if (input.ids_option->count() > 0) return {ParseIds(input.ids), 1};
+  return {Tokenizer::Load(model).Encode(input.prompt), 1};
+}
+
+}  // namespace clearhead::cli

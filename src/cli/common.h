@@ -1,0 +1,81 @@
+// What all commands share: options, finding models, printing.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "model/pass.h"
+#include "text/tokenizer.h"
+
+namespace clearhead::cli {
+
+struct CommonOptions {
+  bool json = false;
+  int threads = 0;  // 0: all cores
+  std::uint64_t seed = 0;
+};
+
+// Adds a command. `example` is shown at the end of its help. The command gets --json, --threads, --seed;
+// `run` is called after parsing with the threads set.
+template <typename Options>
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::string& example, std::shared_ptr<Options> options,
+                     void (*run)(const Options&));
+
+namespace internal {
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::string& example, CommonOptions* common);
+void Prepare(const CommonOptions& common);
+}  // namespace internal
+
+template <typename Options>
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                     const std::string& example, std::shared_ptr<Options> options,
+                     void (*run)(const Options&)) {
+  CLI::App* command = internal::AddCommand(app, name, description, example, &options->common);
+  command->callback([options, run] {
+    internal::Prepare(options->common);
+    run(*options);
+  });
+  return command;
+}
+
+// MODEL on the command line: a folder, or the name of a model that ships with the program.
+std::filesystem::path FindModel(const std::string& name);
+
+// Names of the models that ship, for help and messages.
+std::vector<std::string> ShippedModels();
+
+// One JSON document on stdout.
+void PrintJson(const Json& json);
+// Text on stdout. Throws Error if stdout cannot take it (a full disk, say).
+void Print(std::string_view text);
+
+// The three ways to give tokens to a command: exactly one must be used.
+struct InputOptions {
+  std::string prompt;
+  std::string ids;       // "15496,995"
+  std::string ids_file;  // JSON array of arrays of one length
+  CLI::Option* prompt_option = nullptr;
+  CLI::Option* ids_option = nullptr;
+  CLI::Option* ids_file_option = nullptr;
+
+  void Add(CLI::App* command);
+};
+
+struct InputTokens {
+  std::vector<std::int32_t> ids;  // [batch, length]
+  std::int64_t batch = 1;
+};
+InputTokens ReadInput(const InputOptions& input, const std::filesystem::path& model);
+
+std::vector<std::int32_t> ParseIds(const std::string& list);
+
+}  // namespace clearhead::cli

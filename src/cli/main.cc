@@ -1,0 +1,57 @@
+// The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not understood.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "cli/commands.h"
+#include "core/error.h"
+
+namespace {
+
+int Complain(std::string_view message, int code) {
+  fmt::print(stderr, "clearhead: {}\n", message);
+  return code;
+}
+
+// CLI11's own words, on one line, and where to look.
+int ComplainUsage(const CLI::App& app, const CLI::ParseError& error) {
+  std::string what = error.what();
+  for (char& c : what) {
+    if (c == '\n') c = ' ';
+  }
+  std::string command = "clearhead";
+  for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
+  return Complain(fmt::format("{} (see {} --help)", what, command), 2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "clearhead: makes the attention of GPT-2-family models sparse, and shows what every head does.\n"
+      "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the program."};
+  app.set_version_flag("--version", "clearhead " CLEARHEAD_VERSION);
+  app.require_subcommand(1);
+  app.footer("Start with: clearhead info\nEvery command has --help with an example.");
+  clearhead::cli::AddInfo(app);
+  clearhead::cli::AddTokenize(app);
+  clearhead::cli::AddCapture(app);
+  clearhead::cli::AddEval(app);
+  clearhead::cli::AddGenerate(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return ComplainUsage(app, error);
+  } catch (const clearhead::UsageError& error) {
+    return Complain(error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return Complain("not enough memory", 1);
+  } catch (const std::exception& error) {
+    return Complain(error.what(), 1);
+  }
+}

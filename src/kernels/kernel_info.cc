@@ -1,0 +1,41 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/kernel_info.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target:
+#include <hwy/highway.h>
+
+#include <cblas.h>
+
+#include "kernels/bf16_gemm.h"
+#include "kernels/kernel_info.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace clearhead {
+namespace HWY_NAMESPACE {
+// Reports the target of the very mechanism that picks every vector kernel.
+std::int64_t ActiveTarget() { return HWY_TARGET; }
+}  // namespace HWY_NAMESPACE
+}  // namespace clearhead
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace clearhead {
+
+HWY_EXPORT(ActiveTarget);
+
+std::vector<KernelChoice> KernelChoices() {
+  const std::string blas = openblas_get_config();
+  const std::string version = blas.substr(0, blas.find(' ', blas.find(' ') + 1));
+  const bool tiles = Bf16GemmAvailable();
+  return {
+      {"fp32 matrix products", version + " (" + openblas_get_corename() + ")",
+       "OpenBLAS picks its kernel by the CPU"},
+      {"vector kernels", std::string("Highway ") + hwy::TargetName(HWY_DYNAMIC_DISPATCH(ActiveTarget)()),
+       "the widest instruction set that this CPU and this build both have"},
+      {"bf16 matrix products", tiles ? "AMX tiles" : "none: training runs in fp32",
+       std::string(Bf16GemmReason())},
+  };
+}
+
+}  // namespace clearhead
+#endif  // HWY_ONCE

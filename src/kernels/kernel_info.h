@@ -1,0 +1,17 @@
+// Which implementation of each kind of kernel runs on this machine, and why.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace clearhead {
+
+struct KernelChoice {
+  std::string kernel;  // "fp32 products"
+  std::string runs;    // "OpenBLAS 0.3.21 (Zen, OpenMP)"
+  std::string reason;
+};
+
+std::vector<KernelChoice> KernelChoices();
+
+}  // namespace clearhead

@@ -1,0 +1,15 @@
+// Softmax cross-entropy, in place on a block of logits.
+//   loss = log sum_v exp(logits[v]) - logits[target]
+#pragma once
+
+#include <cstdint>
+
+namespace clearhead {
+
+// loss[r] for each row of logits [rows, vocabulary]. Rows whose target is negative are skipped (loss 0).
+// With `gradient_scale` != 0 the logits are overwritten by gradient_scale * (softmax - onehot(target)),
+// zero for skipped rows; so forward and backward share one buffer.
+void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets, float* logits,
+                  float* loss, float gradient_scale);
+
+}  // namespace clearhead

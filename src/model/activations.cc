@@ -1,0 +1,155 @@
+#include "model/activations.h"
+
+#include <functional>
+
+namespace clearhead {
+namespace {
+
+// Hands out consecutive pieces of the arena; with no arena it only measures. One function walks all
+// buffers (Layout below), so plan and binding cannot differ.
+class Arena {
+ public:
+  explicit Arena(float* base) : base_(base) {}
+
+  void Take(const std::string& name, std::int64_t count, float** slot) {
+    constexpr std::int64_t kLine = 16;  // floats per cache line
+    *slot = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (count + kLine - 1) / kLine * kLine;
+    if (!items_.empty() && items_.back().name == name) {
+      items_.back().bytes += count * 4;
+    } else {
+      items_.push_back({name, count * 4});
+    }
+  }
+  std::int64_t used() const { return used_; }
+  const std::vector<MemoryItem>& items() const { return items_; }
+
+ private:
+  float* base_;
+  std::int64_t used_ = 0;
+  std::vector<MemoryItem> items_;
+};
+
+struct Slots {
+  std::vector<BlockActivations>& blocks;
+  float *&branch, *&resid_final, *&ln_f, *&ln_f_mean, *&ln_f_scale, *&logits, *&losses;
+  float *&d_resid, *&d_ln, *&d_z, *&d_qkv, *&d_mlp;
+};
+
+void TakeBlock(Arena& arena, const Gpt2Config& config, std::int64_t rows, bool in_place,
+               BlockActivations* block) {
+  const std::int64_t C = config.width, F = config.inner;
+  arena.Take("norms", rows * C, &block->ln_1);
+  arena.Take("norms", rows, &block->ln_1_mean);
+  arena.Take("norms", rows, &block->ln_1_scale);
+  arena.Take("norms", rows * C, &block->ln_2);
+  arena.Take("norms", rows, &block->ln_2_mean);
+  arena.Take("norms", rows, &block->ln_2_scale);
+  arena.Take("attention", rows * 3 * C, &block->qkv);
+  arena.Take("attention", rows * config.heads, &block->log_sum_exp);
+  arena.Take("attention", rows * C, &block->z);
+  arena.Take("mlp", rows * F, &block->mlp_pre);
+  if (in_place) {
+    block->mlp_post = block->mlp_pre;
+  } else {
+    arena.Take("mlp", rows * F, &block->mlp_post);
+  }
+}
+
+void Layout(Arena& arena, const Gpt2Config& config, std::int64_t rows, std::int64_t logit_rows, Keep keep,
+            Slots s) {
+  const std::int64_t C = config.width, F = config.inner;
+  s.blocks.resize(static_cast<std::size_t>(config.layers));
+
+  // The residual stream.
+  if (keep == Keep::kNothing) {
+    arena.Take("residual stream", rows * C, &s.resid_final);
+    for (BlockActivations& block : s.blocks) {
+      block.resid_pre = block.resid_mid = block.resid_post = s.resid_final;
+    }
+  } else {
+    for (BlockActivations& block : s.blocks) {
+      arena.Take("residual stream", rows * C, &block.resid_pre);
+      if (keep == Keep::kAll) arena.Take("residual stream", rows * C, &block.resid_mid);
+    }
+    float* shared_mid = nullptr;
+    if (keep == Keep::kInputs) arena.Take("residual stream", rows * C, &shared_mid);
+    arena.Take("residual stream", rows * C, &s.resid_final);
+    for (std::size_t l = 0; l < s.blocks.size(); ++l) {
+      const bool last = l + 1 == s.blocks.size();
+      if (keep == Keep::kInputs) s.blocks[l].resid_mid = shared_mid;
+      s.blocks[l].resid_post = last ? s.resid_final : s.blocks[l + 1].resid_pre;
+    }
+  }
+
+  // The blocks' own buffers: one set each if kept, else one set for all.
+  for (std::size_t l = 0; l < s.blocks.size(); ++l) {
+    BlockActivations& block = s.blocks[l];
+    if (keep == Keep::kAll || l == 0) {
+      TakeBlock(arena, config, rows, keep == Keep::kNothing, &block);
+    } else {
+      const BlockActivations own = block;
+      block = s.blocks[0];
+      block.resid_pre = own.resid_pre;
+      block.resid_mid = own.resid_mid;
+      block.resid_post = own.resid_post;
+    }
+  }
+
+  arena.Take("head", rows * C, &s.branch);
+  arena.Take("head", rows * C, &s.ln_f);
+  arena.Take("head", rows, &s.ln_f_mean);
+  arena.Take("head", rows, &s.ln_f_scale);
+  arena.Take("head", rows, &s.losses);
+  arena.Take("logits", logit_rows * config.vocabulary, &s.logits);
+  if (keep != Keep::kNothing) {
+    arena.Take("gradients of activations", rows * C, &s.d_resid);
+    arena.Take("gradients of activations", rows * C, &s.d_ln);
+    arena.Take("gradients of activations", rows * C, &s.d_z);
+    arena.Take("gradients of activations", rows * 3 * C, &s.d_qkv);
+    arena.Take("gradients of activations", rows * F, &s.d_mlp);
+  }
+}
+
+}  // namespace
+
+Activations::Activations(const Gpt2Config& config, std::int64_t batch_size, std::int64_t sequence_length,
+                         Keep what, std::int64_t rows_of_logits)
+    : batch(batch_size), length(sequence_length), logit_rows(rows_of_logits), keep(what) {
+  const Slots slots{blocks, branch, resid_final, ln_f, ln_f_mean, ln_f_scale, logits,
+                    losses, d_resid, d_ln, d_z, d_qkv, d_mlp};
+  Arena measure(nullptr);
+  Layout(measure, config, batch * length, logit_rows, keep, slots);
+  arena_ = Buffer<float>(measure.used());
+  Arena bind(arena_.data());
+  Layout(bind, config, batch * length, logit_rows, keep, slots);
+  extras.resize(blocks.size());
+  if (config.attention == AttentionKind::kGated) {
+    open_edges = Buffer<std::int64_t>(config.layers * batch * config.heads);
+    gate_probability_sum = Buffer<double>(config.layers * batch * config.heads);
+  }
+}
+
+std::vector<MemoryItem> Activations::Plan(const Gpt2Config& config, std::int64_t batch, std::int64_t length,
+                                          Keep keep, std::int64_t logit_rows) {
+  std::vector<BlockActivations> blocks;
+  float* unused[12] = {};
+  Arena measure(nullptr);
+  Layout(measure, config, batch * length, logit_rows, keep,
+         Slots{blocks, unused[0], unused[1], unused[2], unused[3], unused[4], unused[5], unused[6],
+               unused[7], unused[8], unused[9], unused[10], unused[11]});
+  std::vector<MemoryItem> items;  // one per name, in order of first use
+  for (const MemoryItem& item : measure.items()) {
+    bool merged = false;
+    for (MemoryItem& known : items) {
+      if (known.name == item.name) {
+        known.bytes += item.bytes;
+        merged = true;
+      }
+    }
+    if (!merged) items.push_back(item);
+  }
+  return items;
+}
+
+}  // namespace clearhead

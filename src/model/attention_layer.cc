@@ -1,0 +1,223 @@
+#include "model/attention_layer.h"
+
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/attention_stages.h"
+#include "kernels/gated_attention.h"
+#include "kernels/gated_attention_stages.h"
+
+namespace clearhead {
+namespace {
+
+constexpr Tap kMatrixTaps[] = {Tap::kScores, Tap::kGateProb, Tap::kSparseMask, Tap::kPattern};
+
+// One layer's view of the problem.
+struct Layer {
+  const Pass& pass;
+  std::int64_t layer;
+  Activations& activations;
+
+  BlockActivations& a() const { return activations.blocks[static_cast<std::size_t>(layer)]; }
+  BlockExtras& extras() const { return activations.extras[static_cast<std::size_t>(layer)]; }
+  bool keep() const { return activations.keep != Keep::kNothing; }
+
+  AttentionShape shape() const {
+    return {.batch = pass.batch,
+            .heads = pass.config().heads,
+            .queries = pass.length,
+            .keys = pass.past() + pass.length,
+            .head_size = pass.config().head_size(),
+            .scale = pass.config().AttentionScale(layer)};
+  }
+  Shape matrix_shape() const {
+    return {pass.batch, pass.config().heads, pass.length, pass.past() + pass.length};
+  }
+  // Part 0, 1, 2 = query, key, value columns of a [R,3C] buffer.
+  template <typename T>
+  HeadRows<T> Part(T* qkv, int part) const {
+    const std::int64_t C = pass.config().width;
+    return {qkv + part * C, 3 * C, pass.length * 3 * C};
+  }
+  template <typename T>
+  HeadRows<T> Rows(T* data) const {
+    const std::int64_t C = pass.config().width;
+    return {data, C, pass.length * C};
+  }
+  AttentionInput input() const {
+    const float* qkv = a().qkv;
+    AttentionInput input{Part(qkv, 0), Part(qkv, 1), Part(qkv, 2)};
+    if (pass.cache != nullptr) {
+      const std::int64_t C = pass.config().width, step = pass.cache->capacity * C;
+      input.k = {pass.cache->keys[static_cast<std::size_t>(layer)].data(), C, step};
+      input.v = {pass.cache->values[static_cast<std::size_t>(layer)].data(), C, step};
+    }
+    return input;
+  }
+  GateOptions gate() const {
+    GateOptions options{.mode = pass.gates.mode,
+                        .bias = pass.config().gate_bias,
+                        .noise = pass.gates.noise};
+    options.noise.layer = static_cast<std::uint64_t>(layer);
+    if (pass.gates.uniform != nullptr) {
+      options.uniform = pass.gates.uniform + layer * matrix_shape().size();
+    }
+    return options;
+  }
+  GateStatistics statistics() const {
+    const std::int64_t at = layer * pass.batch * pass.config().heads;
+    return {activations.open_edges.data() + at, activations.gate_probability_sum.data() + at};
+  }
+  // d loss / d sigmoid(g) of every pair: the penalty is a mean over layers, sequences, heads and pairs.
+  float penalty_gradient() const {
+    const double pairs = 0.5 * static_cast<double>(pass.length) * static_cast<double>(pass.length + 1);
+    const double count = static_cast<double>(pass.config().layers * pass.batch * pass.config().heads) * pairs;
+    return static_cast<float>(pass.gates.penalty_weight / count);
+  }
+
+  bool staged() const {
+    if (pass.hooks == nullptr) return false;
+    return std::any_of(std::begin(kMatrixTaps), std::end(kMatrixTaps), [&](Tap tap) {
+      return pass.Wants({tap, layer}) || (keep() && pass.WantsGradient({tap, layer}));
+    });
+  }
+  // The hook's own place for a matrix, or `own`, made large enough.
+  float* Place(Tap tap, Buffer<float>& own) const {
+    const Shape extents = matrix_shape();
+    if (pass.hooks != nullptr) {
+      if (float* place = pass.hooks->Storage({tap, layer}, extents); place != nullptr) return place;
+    }
+    if (own.size() < extents.size()) own = Buffer<float>(extents.size());
+    return own.data();
+  }
+  void Visit(Tap tap, float* matrix) const { pass.Visit({tap, layer}, {matrix, matrix_shape()}); }
+};
+
+void AppendToCache(const Layer& l) {
+  if (l.pass.cache == nullptr) return;
+  const std::int64_t C = l.pass.config().width;
+  KeyValueCache& cache = *l.pass.cache;
+  const auto at = static_cast<std::size_t>(l.layer);
+  for (std::int64_t b = 0; b < l.pass.batch; ++b) {
+    for (std::int64_t t = 0; t < l.pass.length; ++t) {
+      const float* row = l.a().qkv + (b * l.pass.length + t) * 3 * C;
+      const std::int64_t to = (b * cache.capacity + cache.length + t) * C;
+      std::copy(row + C, row + 2 * C, cache.keys[at].data() + to);
+      std::copy(row + 2 * C, row + 3 * C, cache.values[at].data() + to);
+    }
+  }
+}
+
+void StagedForward(const Layer& l) {
+  const AttentionShape shape = l.shape();
+  const AttentionInput input = l.input();
+  const Pass& pass = l.pass;
+  BlockExtras& e = l.extras();
+  const bool gated = pass.gated();
+
+  float* scores = nullptr;
+  if (gated || pass.Wants({Tap::kScores, l.layer})) {
+    scores = l.Place(Tap::kScores, e.scores);
+    AttentionScores(shape, input.q, input.k, scores);
+    l.Visit(Tap::kScores, scores);
+  }
+
+  float* weights = l.Place(Tap::kPattern, e.weights);
+  const float* softmax = weights;
+  if (gated) {
+    Buffer<float> probability;
+    float* mask = l.Place(Tap::kSparseMask, e.mask);
+    const bool wants_probability = pass.Wants({Tap::kGateProb, l.layer});
+    float* prob = wants_probability ? l.Place(Tap::kGateProb, probability) : nullptr;
+    GateMask(shape, l.gate(), scores, mask, prob, l.statistics());
+    if (wants_probability) l.Visit(Tap::kGateProb, prob);
+    l.Visit(Tap::kSparseMask, mask);
+    if (e.softmax.size() < l.matrix_shape().size()) e.softmax = Buffer<float>(l.matrix_shape().size());
+    CausalSoftmax(shape, scores, e.softmax.data());
+    ApplyGate(shape, e.softmax.data(), mask, weights);
+    softmax = e.softmax.data();
+    e.mask_used = mask;
+  } else {
+    if (scores != nullptr) {
+      CausalSoftmax(shape, scores, weights);
+    } else {
+      AttentionPattern(shape, input.q, input.k, weights);
+    }
+    if (l.keep() && pass.Changes({Tap::kPattern, l.layer})) {  // backward needs it unchanged
+      e.softmax = Buffer<float>(l.matrix_shape().size());
+      std::copy(weights, weights + l.matrix_shape().size(), e.softmax.data());
+      softmax = e.softmax.data();
+    }
+  }
+  l.Visit(Tap::kPattern, weights);
+  AttentionApply(shape, weights, input.v, l.Rows(l.a().z));
+
+  e.scores_used = scores;
+  e.softmax_used = softmax;
+  e.weights_used = weights;
+  if (!l.keep()) e = BlockExtras{};
+}
+
+void StagedBackward(const Layer& l) {
+  const AttentionShape shape = l.shape();
+  const AttentionInput input = l.input();
+  const Pass& pass = l.pass;
+  const BlockExtras& e = l.extras();
+  float* d_qkv = l.activations.d_qkv;
+  Buffer<float> d_matrix(l.matrix_shape().size());
+  const TensorView<float> view(d_matrix.data(), l.matrix_shape());
+
+  const float* d_z = l.activations.d_z;
+  AttentionApplyBackward(shape, e.weights_used, input.v, l.Rows(d_z), d_matrix.data(),
+                         l.Part(d_qkv, 2));
+  pass.VisitGradient({Tap::kPattern, l.layer}, view);
+  if (pass.gated()) {
+    if (pass.Changes({Tap::kSparseMask, l.layer})) {
+      Fail("gradients through a changed {} are not defined: the step it replaces has no derivative",
+           TapName({Tap::kSparseMask, l.layer}));
+    }
+    if (pass.WantsGradient({Tap::kSparseMask, l.layer})) {  // d mask = softmax * d weights
+      Buffer<float> d_mask(l.matrix_shape().size());
+      for (std::int64_t i = 0; i < d_mask.size(); ++i) d_mask[i] = e.softmax_used[i] * d_matrix[i];
+      pass.VisitGradient({Tap::kSparseMask, l.layer}, {d_mask.data(), l.matrix_shape()});
+    }
+    GateBackward(shape, l.gate(), {e.scores_used, e.softmax_used, e.mask_used}, d_matrix.data(),
+                 l.penalty_gradient(), d_matrix.data());
+  } else {
+    CausalSoftmaxBackward(shape, e.softmax_used, d_matrix.data(), d_matrix.data());
+  }
+  pass.VisitGradient({Tap::kScores, l.layer}, view);
+  AttentionScoresBackward(shape, input.q, input.k, d_matrix.data(), l.Part(d_qkv, 0), l.Part(d_qkv, 1));
+}
+
+}  // namespace
+
+void AttentionLayerForward(const Pass& pass, std::int64_t layer, Activations& activations) {
+  const Layer l{pass, layer, activations};
+  AppendToCache(l);
+  if (l.staged()) return StagedForward(l);
+  if (pass.gated()) {
+    GatedAttentionForward(l.shape(), l.input(), l.gate(), l.Rows(l.a().z), l.a().log_sum_exp,
+                          l.statistics());
+  } else {
+    AttentionForward(l.shape(), l.input(), l.Rows(l.a().z), l.a().log_sum_exp);
+  }
+}
+
+void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations) {
+  const Layer l{pass, layer, activations};
+  if (l.staged()) return StagedBackward(l);
+  const float* z = l.extras().z.size() > 0 ? l.extras().z.data() : l.a().z;
+  const float* d_z_rows = activations.d_z;
+  const HeadRows<const float> d_z = l.Rows(d_z_rows);
+  const AttentionOutput output{l.Rows(z), l.a().log_sum_exp};
+  float* d_qkv = activations.d_qkv;
+  const AttentionGradients gradients{l.Part(d_qkv, 0), l.Part(d_qkv, 1), l.Part(d_qkv, 2)};
+  if (pass.gated()) {
+    GatedAttentionBackward(l.shape(), l.input(), l.gate(), l.penalty_gradient(), output, d_z, gradients);
+  } else {
+    AttentionBackward(l.shape(), l.input(), output, d_z, gradients);
+  }
+}
+
+}  // namespace clearhead

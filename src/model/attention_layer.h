@@ -1,0 +1,16 @@
+// The attention of a block between its two linear layers: q, k, v rows to z rows. Fused when nobody looks;
+// in stages, with the T×T matrices in the open, where a hook wants one of them.
+#pragma once
+
+#include "model/activations.h"
+#include "model/pass.h"
+
+namespace clearhead {
+
+// a.qkv [R,3C] -> a.z [R,C], a.log_sum_exp. Gate statistics go into `activations`.
+void AttentionLayerForward(const Pass& pass, std::int64_t layer, Activations& activations);
+
+// d_z [R,C] -> d_qkv [R,3C], overwritten.
+void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations);
+
+}  // namespace clearhead

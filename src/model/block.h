@@ -1,0 +1,21 @@
+// THE MAP: one transformer block, forward and backward.
+//
+//   x    = resid_pre
+//   mid  = x   + attention(ln_1(x)) W_O          resid_mid
+//   post = mid + W_proj gelu(W_fc ln_2(mid))     resid_post
+#pragma once
+
+#include "model/activations.h"
+#include "model/pass.h"
+
+namespace clearhead {
+
+// Reads blocks[layer].resid_pre, writes resid_post and the block's buffers.
+void BlockForward(const Pass& pass, std::int64_t layer, Activations& activations);
+
+// activations.d_resid: in, d loss / d resid_post; out, d loss / d resid_pre. Adds to the gradients of the
+// block's parameters, or skips them when `gradients` is null. `scratch` holds packed operands in bf16.
+void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activations,
+                   BlockTensors<float>* gradients, PackedBf16* scratch);
+
+}  // namespace clearhead

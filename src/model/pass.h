@@ -1,0 +1,73 @@
+// One pass of a model over a batch of tokens: what the blocks need to know beside their own buffers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/buffer.h"
+#include "kernels/gated_attention.h"
+#include "kernels/layernorm.h"
+#include "kernels/linear.h"
+#include "model/hooks.h"
+#include "model/model.h"
+#include "model/packed_weights.h"
+
+namespace clearhead {
+
+// Keys and values of the positions seen so far, per layer [B, capacity, C].
+struct KeyValueCache {
+  KeyValueCache(const Gpt2Config& config, std::int64_t batch, std::int64_t capacity);
+
+  std::int64_t capacity;
+  std::int64_t length = 0;  // positions filled
+  std::vector<Buffer<float>> keys, values;
+};
+
+// How a gated model's gates behave in this pass; softmax models ignore it.
+struct GateRun {
+  bool open = false;  // every gate open: the same weights run as a dense model
+  GateMode mode = GateMode::kHard;
+  NoiseCoordinates noise = {};     // of sampled gates; the layer is filled in
+  const float* uniform = nullptr;  // stored noise [L,B,H,T,T] instead of hashed (tests)
+  // Backward adds the gradient of penalty_weight * mean over layers, sequences, heads and causal pairs
+  // of sigmoid(gate logit).
+  float penalty_weight = 0.0f;
+};
+
+struct Pass {
+  const Gpt2& model;
+  std::int64_t batch;
+  std::int64_t length;                    // new tokens of each sequence
+  Hooks* hooks = nullptr;
+  KeyValueCache* cache = nullptr;         // attend to cached positions too, and append these
+  GateRun gates = {};
+  const PackedWeights* packed = nullptr;  // products in bf16 with these; null for fp32
+
+  const Gpt2Config& config() const { return model.config; }
+  std::int64_t rows() const { return batch * length; }
+  std::int64_t past() const { return cache == nullptr ? 0 : cache->length; }
+  bool gated() const { return config().attention == AttentionKind::kGated && !gates.open; }
+
+  bool Wants(TapId id) const { return hooks != nullptr && hooks->Wants(id); }
+  bool Changes(TapId id) const { return hooks != nullptr && hooks->Changes(id); }
+  bool WantsGradient(TapId id) const { return hooks != nullptr && hooks->WantsGradient(id); }
+  void Visit(TapId id, const TensorView<float>& value) const {
+    if (Wants(id)) hooks->Visit(id, value);
+  }
+  void VisitGradient(TapId id, const TensorView<float>& gradient) const {
+    if (WantsGradient(id)) hooks->VisitGradient(id, gradient);
+  }
+  // A view of [R, width] rows as [B, T, width].
+  TensorView<float> Rows(float* data, std::int64_t width) const {
+    return {data, {batch, length, width}};
+  }
+};
+
+// The four linear layers and two norms of a block, as the kernels take them.
+struct BlockLayers {
+  LayerNorm ln_1, ln_2;
+  Linear c_attn, attn_c_proj, c_fc, mlp_c_proj;
+};
+BlockLayers LayersOf(const Pass& pass, std::int64_t layer);
+
+}  // namespace clearhead

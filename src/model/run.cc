@@ -1,0 +1,71 @@
+#include "model/run.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "model/block.h"
+#include "model/embedding.h"
+#include "model/head.h"
+
+namespace clearhead {
+
+void CheckTokens(const Gpt2Config& config, std::span<const std::int32_t> ids, std::int64_t batch,
+                 std::int64_t length, std::int64_t past) {
+  Check(static_cast<std::int64_t>(ids.size()) == batch * length, "ids are [batch, length]");
+  if (ids.empty()) Fail("the input has no tokens; give at least one");
+  if (past + length > config.positions) {
+    Fail("the input is {} tokens long, but the model has {} positions; shorten it", past + length,
+         config.positions);
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= config.vocabulary) {
+      Fail("token id {} at position {} is outside the vocabulary of {}", ids[i],
+           static_cast<std::int64_t>(i) % length, config.vocabulary);
+    }
+  }
+}
+
+void ForwardToFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations) {
+  Check(pass.batch == activations.batch && pass.length == activations.length,
+        "activations planned for another batch");
+  EmbeddingForward(pass, ids, activations);
+  for (std::int64_t layer = 0; layer < pass.config().layers; ++layer) {
+    BlockForward(pass, layer, activations);
+  }
+  if (pass.cache != nullptr) pass.cache->length += pass.length;
+  FinalNormForward(pass, activations);
+}
+
+void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations, float* logits) {
+  ForwardToFinalNorm(pass, ids, activations);
+  LogitsForward(pass, pass.rows(), activations.ln_f, logits);
+}
+
+void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
+                           Gpt2Tensors<float>* gradients, PackedBf16* scratch) {
+  Check(activations.keep != Keep::kNothing, "backward after a forward that kept nothing");
+  Check(activations.keep == Keep::kAll || pass.hooks == nullptr,
+        "recomputation would call hooks twice; use Keep::kAll with hooks");
+  const bool parameters = gradients != nullptr;
+  FinalNormBackward(pass, activations, parameters ? gradients->ln_f_weight : nullptr,
+                    parameters ? gradients->ln_f_bias : nullptr);
+  for (std::int64_t layer = pass.config().layers - 1; layer >= 0; --layer) {
+    if (activations.keep == Keep::kInputs) BlockForward(pass, layer, activations);
+    BlockBackward(pass, layer, activations,
+                  parameters ? &gradients->blocks[static_cast<std::size_t>(layer)] : nullptr, scratch);
+  }
+  EmbeddingBackward(pass, ids, activations, parameters ? gradients->wte : nullptr,
+                    parameters ? gradients->wpe : nullptr);
+}
+
+double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
+                       float scale, Activations& activations, Gpt2Tensors<float>* gradients,
+                       PackedBf16* scratch) {
+  ForwardToFinalNorm(pass, ids, activations);
+  const double loss = LossBackward(pass, targets, scale, activations,
+                                   gradients == nullptr ? nullptr : gradients->lm_head, scratch);
+  BackwardFromFinalNorm(pass, ids, activations, gradients, scratch);
+  return loss;
+}
+
+}  // namespace clearhead

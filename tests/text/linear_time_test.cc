@@ -1,0 +1,73 @@
+// A text that is one huge word must not take time or stack that grows with its square.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "core/random.h"
+#include "text/bpe_train.h"
+#include "text/test_tokenizer.h"
+#include "text/tokenizer.h"
+
+namespace clearhead {
+namespace {
+
+std::string Repeat(std::string_view unit, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += unit;
+  return text;
+}
+
+std::string RandomLetters(std::size_t bytes) {
+  RandomStream random(1);
+  std::string text;
+  while (text.size() < bytes) text += static_cast<char>('a' + random.Below(26));
+  return text;
+}
+
+// Processor time, which other programs on the machine do not change much.
+double BestSeconds(const std::function<void()>& work, int repeats) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < repeats; ++i) {
+    const std::clock_t start = std::clock();
+    work();
+    best = std::min(best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  return best;
+}
+
+class LinearTime : public ::testing::TestWithParam<std::function<std::string(std::size_t)>> {};
+
+TEST_P(LinearTime, TenTimesTheTextIsFarFromAHundredTimesTheWork) {
+  // Merges for all that follows, so that the merge loop has work at every length.
+  const std::string sample = Repeat("a", 4096) + " " + Repeat("  ", 4096) + "." +
+                             Repeat("🙂", 4096) + " " + RandomLetters(20000) + " " +
+                             Repeat("\xFF", 4096);
+  const std::vector<std::string_view> texts = {sample};
+  const Tokenizer tokenizer = TrainBpe(texts, {.vocabulary_size = 1000});
+  const std::string short_text = GetParam()(100'000);
+  const std::string long_text = GetParam()(1'000'000);
+  EXPECT_EQ(tokenizer.DecodeBytes(tokenizer.Encode(long_text)), long_text);
+  const double short_time = BestSeconds([&] { tokenizer.Encode(short_text); }, 5);
+  const double long_time = BestSeconds([&] { tokenizer.Encode(long_text); }, 2);
+  EXPECT_LT(long_time, 40 * short_time + 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(HugeWords, LinearTime,
+                         ::testing::Values([](std::size_t n) { return Repeat("a", n); },
+                                           [](std::size_t n) { return RandomLetters(n); },
+                                           [](std::size_t n) { return Repeat(" ", n); },
+                                           [](std::size_t n) { return Repeat(" ", n) + "x"; },
+                                           [](std::size_t n) {
+                                             return Repeat("\n \u3000", n) + "x";
+                                           },
+                                           [](std::size_t n) { return Repeat("🙂", n); },
+                                           [](std::size_t n) { return Repeat("\xFF", n); },
+                                           [](std::size_t n) { return Repeat("<", n); },
+                                           [](std::size_t n) { return Repeat("7", n); }));
+
+}  // namespace
+}  // namespace clearhead
