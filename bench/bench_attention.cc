@@ -1,8 +1,9 @@
-// Attention of one layer at GPT-2's sizes, beside the rate of a plain matrix product in the same run, so
-// that results from different machines can be compared as ratios.
+// Attention of one layer at GPT-2's sizes, beside the rate of a plain matrix product in the same
+// run, so that results from different machines can be compared as ratios.
 #include <benchmark/benchmark.h>
 #include <cblas.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -75,7 +76,8 @@ struct Layer {
 
 void Sgemm(benchmark::State& state) {
   const int m = 4096, n = 3072, k = 768;
-  const Buffer<float> a = RandomNormal(std::int64_t{m} * k, 1), b = RandomNormal(std::int64_t{k} * n, 2);
+  const Buffer<float> a = RandomNormal(std::int64_t{m} * k, 1),
+                      b = RandomNormal(std::int64_t{k} * n, 2);
   Buffer<float> c(std::int64_t{m} * n);
   for (auto _ : state) {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1.0f, a.data(), k, b.data(), n,
@@ -97,7 +99,8 @@ void SetRate(benchmark::State& state, const AttentionShape& shape, int products)
 void DenseForward(benchmark::State& state) {
   Layer layer(state);
   for (auto _ : state) {
-    AttentionForward(layer.shape, layer.input(), layer.Rows(layer.z.data()), layer.log_sum_exp.data());
+    AttentionForward(layer.shape, layer.input(), layer.Rows(layer.z.data()),
+                     layer.log_sum_exp.data());
   }
   SetRate(state, layer.shape, 2);
 }
@@ -105,7 +108,8 @@ void DenseForward(benchmark::State& state) {
 void DenseForwardBackward(benchmark::State& state) {
   Layer layer(state);
   for (auto _ : state) {
-    AttentionForward(layer.shape, layer.input(), layer.Rows(layer.z.data()), layer.log_sum_exp.data());
+    AttentionForward(layer.shape, layer.input(), layer.Rows(layer.z.data()),
+                     layer.log_sum_exp.data());
     AttentionBackward(layer.shape, layer.input(), layer.output(),
                       layer.Rows<const float>(layer.dz.data()), layer.gradients());
   }
@@ -138,7 +142,9 @@ void GatedForwardBackward(benchmark::State& state, GateMode mode, float bias) {
 
 void Pattern(benchmark::State& state) {
   Layer layer(state);
-  Buffer<float> pattern(layer.shape.batch * layer.shape.heads * layer.shape.queries * layer.shape.keys);
+  Buffer<float> pattern(layer.shape.batch * layer.shape.heads * layer.shape.queries *
+                        layer.shape.keys);
+  std::fill(pattern.begin(), pattern.end(), 0.0f);  // fresh pages are not the kernel's cost
   for (auto _ : state) {
     AttentionPattern(layer.shape, layer.input().q, layer.input().k, pattern.data());
   }

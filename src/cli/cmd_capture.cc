@@ -26,9 +26,11 @@ void Run(const Options& options) {
   const Gpt2 model = LoadModel(path);
   const InputTokens input = ReadInput(options.input, path);
   CaptureOptions capture;
-  if (!options.taps.empty()) capture.taps = MatchTaps(options.taps, model.config);
-  capture.gradients = options.gradients;
   capture.gates = options.gates.Resolve(model.config, options.common.seed);
+  Gpt2Config running = model.config;
+  if (capture.gates.open) running.attention = AttentionKind::kSoftmax;  // has no gates to look at
+  if (!options.taps.empty()) capture.taps = MatchTaps(options.taps, running);
+  capture.gradients = options.gradients;
   std::optional<PackedWeights> packed;
   if (UseBf16(options.precision)) {
     packed.emplace().Pack(model);

@@ -10,5 +10,8 @@ void AddTokenize(CLI::App& app);
 void AddCapture(CLI::App& app);
 void AddEval(CLI::App& app);
 void AddGenerate(CLI::App& app);
+void AddTrain(CLI::App& app);
+void AddBench(CLI::App& app);
+void AddAttention(CLI::App& app);
 
 }  // namespace clearhead::cli

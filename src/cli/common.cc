@@ -118,12 +118,9 @@ std::vector<std::int32_t> ParseIds(const std::string& list) {
   }
 }
 
-namespace {
-
-InputTokens ReadIdsFile(const std::string& path) {
-  const Json json = ReadJsonFile(path);
+InputTokens ParseTokenRows(const Json& json, std::string_view source) {
   const auto fail = [&](std::string_view what) {
-    Fail("{}: {}; expected a JSON array of arrays of token ids, all of one length", path, what);
+    Fail("{}: {}; expected a JSON array of arrays of token ids, all of one length", source, what);
   };
   if (!json.is_array() || json.empty()) fail("not an array with at least one row");
   InputTokens tokens{.batch = static_cast<std::int64_t>(json.size())};
@@ -142,13 +139,13 @@ InputTokens ReadIdsFile(const std::string& path) {
   return tokens;
 }
 
-}  // namespace
-
 InputTokens ReadInput(const InputOptions& input, const fs::path& model) {
   const auto given = input.prompt_option->count() + input.ids_option->count() +
                      input.ids_file_option->count();
   if (given != 1) FailUsage("give exactly one of --prompt, --ids and --ids-file");
-  if (input.ids_file_option->count() > 0) return ReadIdsFile(input.ids_file);
+  if (input.ids_file_option->count() > 0) {
+    return ParseTokenRows(ReadJsonFile(input.ids_file), input.ids_file);
+  }
   if (input.ids_option->count() > 0) return {ParseIds(input.ids), 1};
   return {Tokenizer::Load(model).Encode(input.prompt), 1};
 }

@@ -74,6 +74,8 @@ struct InputTokens {
   std::vector<std::int32_t> ids;  // [batch, length]
   std::int64_t batch = 1;
 };
+// [[15496,995],[11,314]]: rows of one length. `source` names the file in messages.
+InputTokens ParseTokenRows(const Json& json, std::string_view source);
 InputTokens ReadInput(const InputOptions& input, const std::filesystem::path& model);
 
 std::vector<std::int32_t> ParseIds(const std::string& list);

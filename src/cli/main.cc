@@ -1,12 +1,16 @@
-// The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not understood.
+// The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not understood,
+// 130 interrupted after saving.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 
 #include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/interrupt.h"
 #include "core/error.h"
 
 namespace {
@@ -16,15 +20,41 @@ int Complain(std::string_view message, int code) {
   return code;
 }
 
+// What stands in the place of the command but is none: CLI11 would only say that one is missing.
+std::string Unknown(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining();
+  if (rest.empty()) return {};
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  return fmt::format("'{}' is not a command; the commands are {}", rest[0], fmt::join(commands, ", "));
+}
+
 // CLI11's own words, on one line, and where to look.
 int ComplainUsage(const CLI::App& app, const CLI::ParseError& error) {
   std::string what = error.what();
+  if (app.get_subcommands().empty()) {
+    if (const std::string unknown = Unknown(app); !unknown.empty()) what = unknown;
+  }
   for (char& c : what) {
     if (c == '\n') c = ' ';
   }
   std::string command = "clearhead";
   for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
   return Complain(fmt::format("{} (see {} --help)", what, command), 2);
+}
+
+// --help and --version. A full disk must be noticed here too.
+int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream out;
+  app.exit(error, out, out);
+  try {
+    clearhead::cli::Print(out.str());
+  } catch (const clearhead::Error& failed) {
+    return Complain(failed.what(), 1);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -41,12 +71,17 @@ int main(int argc, char** argv) {
   clearhead::cli::AddCapture(app);
   clearhead::cli::AddEval(app);
   clearhead::cli::AddGenerate(app);
+  clearhead::cli::AddAttention(app);
+  clearhead::cli::AddTrain(app);
+  clearhead::cli::AddBench(app);
   try {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return ComplainUsage(app, error);
+    if (error.get_exit_code() != 0) return ComplainUsage(app, error);
+    return ShowHelp(app, error);
+  } catch (const clearhead::cli::Interrupted& error) {
+    return Complain(error.what(), 130);
   } catch (const clearhead::UsageError& error) {
     return Complain(error.what(), 2);
   } catch (const std::bad_alloc&) {

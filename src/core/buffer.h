@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace clearhead {
 
@@ -27,6 +28,13 @@ class Buffer {
   explicit Buffer(std::int64_t size)
       : data_(static_cast<T*>(internal::AllocateAligned(static_cast<std::size_t>(size) * sizeof(T)))),
         size_(size) {}
+  Buffer(Buffer&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
 
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }

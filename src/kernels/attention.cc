@@ -44,8 +44,9 @@ struct DenseForwardRow {
 struct DenseBackwardRow {
   static constexpr bool kSparse = false;
 
-  HWY_NOINLINE std::int64_t operator()(RowPlace, std::int64_t, std::int64_t count, float log_sum_exp,
-                          float output_dot, float* scores, float* r) const {
+  HWY_NOINLINE std::int64_t operator()(RowPlace, std::int64_t, std::int64_t count,
+                                       float log_sum_exp, float output_dot, float* scores,
+                                       float* r) const {
     const FloatTag d;
     const Vector shift = hn::Set(d, log_sum_exp);
     const Vector dot = hn::Set(d, output_dot);
@@ -73,8 +74,9 @@ void Forward(const AttentionShape& shape, const AttentionInput& input, HeadRows<
   FusedForward(shape, input, DenseForwardRow{}, z, log_sum_exp, nullptr);
 }
 
-void Backward(const AttentionShape& shape, const AttentionInput& input, const AttentionOutput& output,
-              HeadRows<const float> dz, const AttentionGradients& gradients) {
+void Backward(const AttentionShape& shape, const AttentionInput& input,
+              const AttentionOutput& output, HeadRows<const float> dz,
+              const AttentionGradients& gradients) {
   FusedBackward(shape, input, DenseBackwardRow{}, output, dz, gradients);
 }
 

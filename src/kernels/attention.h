@@ -1,5 +1,6 @@
-// Causal attention of one layer, fused: the score matrix exists only block by block in cache, memory is
-// linear in length. attention_stages.h has the same computation with every T×T matrix in the open.
+// Causal attention of one layer, fused: the score matrix exists only block by block in cache,
+// memory is linear in length. attention_stages.h has the same computation with every T×T matrix in
+// the open.
 //
 // Per sequence b and head h, with pos(i) = i + (keys - queries) the place of query i:
 //
@@ -13,9 +14,10 @@
 //     ds_ij = p_ij (r_ij - D_i)
 //     dq_i  = scale * sum_j ds_ij k_j        dk_j = scale * sum_i ds_ij q_i
 //
-// The plain specification is reference/attention.h. Results do not depend on the number of threads, and
-// row i of a long sequence has the same bits as the same row computed alone against cached keys.
-// Scratch memory is kept per thread between calls: the second call of a size allocates nothing.
+// The plain specification is reference/attention.h. Results do not depend on the number of threads,
+// and row i of a long sequence has the same bits as the same row computed alone against cached
+// keys. Scratch memory is kept per thread between calls: the second call of a size allocates
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,24 +28,22 @@ namespace clearhead {
 struct AttentionShape {
   std::int64_t batch = 1;
   std::int64_t heads = 1;
-  std::int64_t queries = 0;    // queries == keys in training; fewer with a key/value cache
-  std::int64_t keys = 0;       // query i sees keys j <= i + (keys - queries)
+  std::int64_t queries = 0;  // queries == keys in training; fewer with a key/value cache
+  std::int64_t keys = 0;     // query i sees keys j <= i + (keys - queries)
   std::int64_t head_size = 0;
-  float scale = 1.0f;          // usually 1/sqrt(head_size)
+  float scale = 1.0f;  // usually 1/sqrt(head_size)
 };
 
 // One vector of `head_size` per (sequence, position, head): element (b, t, h, d) is
-// data[b*batch_stride + t*row_stride + h*head_size + d]. The q, k and v parts of a [B*T, 3C] matrix are
-// three of these with row_stride 3C and batch_stride T*3C.
+// data[b*batch_stride + t*row_stride + h*head_size + d]. The q, k and v parts of a [B*T, 3C] matrix
+// are three of these with row_stride 3C and batch_stride T*3C.
 template <typename T>
 struct HeadRows {
   T* data = nullptr;
   std::int64_t row_stride = 0;
   std::int64_t batch_stride = 0;
 
-  operator HeadRows<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator HeadRows<const T>() const requires(!std::is_const_v<T>) {
     return {data, row_stride, batch_stride};
   }
 };
@@ -56,8 +56,8 @@ struct AttentionInput {
 
 // What backward needs of the forward pass.
 struct AttentionOutput {
-  HeadRows<const float> z;               // [batch, queries, heads, head_size]
-  const float* log_sum_exp = nullptr;    // L, [batch, heads, queries]
+  HeadRows<const float> z;             // [batch, queries, heads, head_size]
+  const float* log_sum_exp = nullptr;  // L, [batch, heads, queries]
 };
 
 // Overwritten, not added to.

@@ -1,5 +1,5 @@
-// Fused forward and backward over blocks of queries, for dense and gated attention alike: what happens
-// to a row of scores is the template argument. Compiled once per instruction set (Highway).
+// Fused forward and backward over blocks of queries, for dense and gated attention alike: what
+// happens to a row of scores is the template argument. Compiled once per instruction set (Highway).
 #if defined(CLEARHEAD_ATTENTION_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CLEARHEAD_ATTENTION_FUSED_INL_H_
 #undef CLEARHEAD_ATTENTION_FUSED_INL_H_
@@ -13,6 +13,7 @@
 #include "core/threads.h"
 #include "kernels/attention.h"
 #include "kernels/attention_block-inl.h"
+#include "kernels/attention_product-inl.h"
 #include "kernels/attention_scratch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,8 +37,10 @@ struct BlockStatistics {
   double probability = 0;
 };
 
-// A sparse product costs about this much more per nonzero weight than a dense one per weight.
-constexpr std::int64_t kSparseSumCost = 2;
+// What a sparse product costs per nonzero weight, in units of the dense one per weight. The sparse
+// sum reads its rows of values from the second-level cache, where the dense one has them in the
+// first.
+constexpr std::int64_t kSparseSumCost = 5;
 constexpr std::int64_t kSparseScatterCost = 4;
 
 // Forward of query blocks [first_block, last_block) of one sequence and head. RowFunction has
@@ -45,9 +48,10 @@ constexpr std::int64_t kSparseScatterCost = 4;
 //   ForwardRow operator()(RowPlace, float* row) const
 // `statistics` (one per block of this sequence and head) may be null.
 template <class RowFunction>
-void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input, const RowFunction& function,
-                   HeadRows<float> z, float* log_sum_exp, BlockStatistics* statistics, std::int64_t b,
-                   std::int64_t h, std::int64_t first_block, std::int64_t last_block) {
+void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input,
+                   const RowFunction& function, HeadRows<float> z, float* log_sum_exp,
+                   BlockStatistics* statistics, std::int64_t b, std::int64_t h,
+                   std::int64_t first_block, std::int64_t last_block) {
   const std::int64_t depth = shape.head_size;
   const std::int64_t width = RoundUp(depth, kPanel);
   const std::int64_t last_query = std::min(last_block * kQueryBlock, shape.queries);
@@ -56,8 +60,8 @@ void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input, con
   const std::int64_t row_stride = WeightStride(keys);
   const std::int64_t panel_stride = padded_keys * kPanel;
 
-  const std::int64_t floats = padded_keys * depth + padded_keys * width +
-                              2 * kQueryBlock * width + kQueryBlock * row_stride + 5 * 16;
+  const std::int64_t floats = padded_keys * depth + padded_keys * width + 2 * kQueryBlock * width +
+                              kQueryBlock * row_stride + 5 * 16;
   ScratchParts parts(ThreadScratch<float, TaskScratch>(floats));
   float* k_panels = parts.Take(padded_keys * depth);
   float* v_panels = parts.Take(padded_keys * width);
@@ -119,28 +123,30 @@ void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input, con
 
 // `statistics` has QueryBlocks(shape) entries per sequence and head, or is null.
 template <class RowFunction>
-void FusedForward(const AttentionShape& shape, const AttentionInput& input, const RowFunction& function,
-                  HeadRows<float> z, float* log_sum_exp, BlockStatistics* statistics) {
+void FusedForward(const AttentionShape& shape, const AttentionInput& input,
+                  const RowFunction& function, HeadRows<float> z, float* log_sum_exp,
+                  BlockStatistics* statistics) {
   ForHeadParts(shape, [&](std::int64_t b, std::int64_t h, std::int64_t first_block,
                           std::int64_t last_block) {
     BlockStatistics* of_head =
-        statistics == nullptr ? nullptr
-                              : statistics + (b * shape.heads + h) * QueryBlocks(shape);
+        statistics == nullptr ? nullptr : statistics + (b * shape.heads + h) * QueryBlocks(shape);
     ForwardBlocks(shape, input, function, z, log_sum_exp, of_head, b, h, first_block, last_block);
   });
 }
 
-// Backward of one sequence and head: dk and dv are sums over all queries, so this is one task, in one
-// order. RowFunction has
+// Backward of one sequence and head: dk and dv are sums over all queries, so this is one task, in
+// one order. RowFunction has
 //   static constexpr bool kSparse
 //   std::int64_t operator()(RowPlace, std::int64_t key, std::int64_t count, float log_sum_exp,
 //                           float output_dot, float* scores, float* r) const
-// which turns the scores of keys [key, key + count) into the (gated) weights and r = dz_i . v_j into ds,
-// both with a zero tail, and returns the number of weights that may be nonzero. output_dot is D_i.
+// which turns the scores of keys [key, key + count) into the (gated) weights and r = dz_i . v_j
+// into ds, both with a zero tail, and returns the number of weights that may be nonzero. output_dot
+// is D_i.
 template <class RowFunction>
-void BackwardHead(const AttentionShape& shape, const AttentionInput& input, const RowFunction& function,
-                  const AttentionOutput& output, HeadRows<const float> dz,
-                  const AttentionGradients& gradients, std::int64_t b, std::int64_t h) {
+void BackwardHead(const AttentionShape& shape, const AttentionInput& input,
+                  const RowFunction& function, const AttentionOutput& output,
+                  HeadRows<const float> dz, const AttentionGradients& gradients, std::int64_t b,
+                  std::int64_t h) {
   const std::int64_t depth = shape.head_size;
   const std::int64_t width = RoundUp(depth, kPanel);
   const std::int64_t padded_keys = RoundUp(shape.keys, kKeyTile);
@@ -204,7 +210,8 @@ void BackwardHead(const AttentionShape& shape, const AttentionInput& input, cons
         pairs += block.Visible(m);
       }
       WeightedSum(block, ds, row_stride, k_panels + key * kPanel, k_panel_stride, width, dq);
-      TransposedWeightedSum(block, ds, row_stride, q_panels, kBlockPanelStride, width, dk + key * width);
+      TransposedWeightedSum(block, ds, row_stride, q_panels, kBlockPanelStride, width,
+                            dk + key * width);
       if (RowFunction::kSparse && open * kSparseScatterCost < pairs) {
         for (std::int64_t m = 0; m < block.rows; ++m) {
           const float* row = weights + m * row_stride;

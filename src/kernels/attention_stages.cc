@@ -10,6 +10,7 @@
 #include "core/threads.h"
 #include "kernels/attention_block-inl.h"
 #include "kernels/attention_check.h"
+#include "kernels/attention_product-inl.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/attention_stages.h"
 
@@ -38,7 +39,7 @@ struct MatrixRow {
   float scale;  // of the first `count` values
   std::int64_t count;
   std::int64_t keys;
-  float rest;   // what fills the row from `count` to `keys`
+  float rest;  // what fills the row from `count` to `keys`
 };
 
 void WriteRow(const MatrixRow& how, const float* from, float* to) {
@@ -52,7 +53,8 @@ void WriteRow(const MatrixRow& how, const float* from, float* to) {
   std::fill(to + how.count, to + how.keys, how.rest);
 }
 
-// a b^T over blocks of a (queries) and all of b (keys), then `finish(row, count, out)` on every row.
+// a b^T over blocks of a (queries) and all of b (keys), then `finish(row, count, out)` on every
+// row.
 template <class Finish>
 void PairProduct(const AttentionShape& shape, HeadRows<const float> a, HeadRows<const float> b_rows,
                  float scale, float* matrix, const Finish& finish) {
@@ -202,7 +204,8 @@ void RowSums(const AttentionShape& shape, const float* weights, HeadRows<const f
   });
 }
 
-// out_j = scale * sum_i weights_ij values_i; one task per sequence and head, in order of the queries.
+// out_j = scale * sum_i weights_ij values_i; one task per sequence and head, in order of the
+// queries.
 void ColumnSums(const AttentionShape& shape, const float* weights, HeadRows<const float> values,
                 float scale, HeadRows<float> out) {
   ParallelFor(shape.batch * shape.heads, [&](std::int64_t task) {
@@ -226,7 +229,8 @@ void ColumnSums(const AttentionShape& shape, const float* weights, HeadRows<cons
       for (std::int64_t key = 0; key < whole.Visible(whole.rows - 1); key += kKeyTile) {
         const CausalBlock block = BlockAt(shape, first, key, kKeyTile);
         LoadBlock(shape, block, matrix + key, row_stride, rows);
-        TransposedWeightedSum(block, rows, row_stride, panels, kPanelStride, width, sums + key * width);
+        TransposedWeightedSum(block, rows, row_stride, panels, kPanelStride, width,
+                              sums + key * width);
       }
     }
     UnpackRows(sums, width, shape.keys, depth, 1.0f, Slice(shape, out, b, h));

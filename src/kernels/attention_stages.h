@@ -1,6 +1,6 @@
-// Causal attention in stages, for taps and interventions, where the T×T values must exist. Matrices are
-// contiguous [batch, heads, queries, keys]. Only causal pairs (j <= i + keys - queries) take part: what
-// lies above the diagonal is written as stated and never read.
+// Causal attention in stages, for taps and interventions, where the T×T values must exist. Matrices
+// are contiguous [batch, heads, queries, keys]. Only causal pairs (j <= i + keys - queries) take
+// part: what lies above the diagonal is written as stated and never read.
 //
 //     scores  = scale * q k^T          -infinity above the diagonal
 //     pattern = softmax_j(scores)      0 above the diagonal; a row of -infinity gives a row of 0
@@ -31,7 +31,8 @@ void AttentionPattern(const AttentionShape& shape, HeadRows<const float> q, Head
 
 void AttentionApply(const AttentionShape& shape, const float* pattern, HeadRows<const float> v,
                     HeadRows<float> z);
-// dpattern_ij = dz_i . v_j (0 above the diagonal), dv_j = sum_i pattern_ij dz_i. Both are overwritten.
+// dpattern_ij = dz_i . v_j (0 above the diagonal), dv_j = sum_i pattern_ij dz_i. Both are
+// overwritten.
 void AttentionApplyBackward(const AttentionShape& shape, const float* pattern,
                             HeadRows<const float> v, HeadRows<const float> dz, float* dpattern,
                             HeadRows<float> dv);

@@ -1,11 +1,12 @@
 // Noise of the attention gates: a uniform number in (0, 1) as a pure function of
-// (seed, step, sample, layer, head, query, key), so that forward, backward, the reference and any number
-// of threads see the same bits and nothing is stored.
+// (seed, step, sample, layer, head, query, key), so that forward, backward, the reference and any
+// number of threads see the same bits and nothing is stored.
 //
-// Each row (all but the key) is hashed once with 64 bits. The keys of a row are then hashed with 32-bit
-// operations only, which every SIMD unit has; the vector version in attention_block-inl.h gives the same
-// bits. The rounds are multiply and xor-shift; both halves of the row's hash enter, one before each
-// multiplication, so that two rows that share a half do not share their numbers.
+// Each row (all but the key) is hashed once with 64 bits. The keys of a row are then hashed with
+// 32-bit operations only, which every SIMD unit has; the vector version in
+// gated_attention_row-inl.h gives the same bits. The rounds are multiply and xor-shift; both halves
+// of the row's hash enter, one before each multiplication, so that two rows that share a half do
+// not share their numbers.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ inline constexpr std::uint32_t kNoiseMultiplier2 = 0x846ca68bu;
 // `query` is the position of the query in its sequence, not its row in a batch of cached decoding.
 constexpr NoiseRow HashNoiseRow(const NoiseCoordinates& at, std::uint64_t batch_index,
                                 std::uint64_t head, std::uint64_t query) {
-  const std::uint64_t hash = HashCoordinates(
-      at.seed, {at.step, at.first_sample + batch_index, at.layer, head, query});
+  const std::uint64_t hash =
+      HashCoordinates(at.seed, {at.step, at.first_sample + batch_index, at.layer, head, query});
   return {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32)};
 }
 
@@ -49,8 +50,8 @@ constexpr std::uint32_t NoiseBits(NoiseRow row, std::uint32_t key) {
   return x;
 }
 
-// The middle of one of 2^23 equal cells of (0, 1): with 23 bits both u and 1-u are exact in fp32 and
-// never 0 or 1 (24 bits and a half would not fit the mantissa).
+// The middle of one of 2^23 equal cells of (0, 1): with 23 bits both u and 1-u are exact in fp32
+// and never 0 or 1 (24 bits and a half would not fit the mantissa).
 constexpr float GateNoise(NoiseRow row, std::uint32_t key) {
   return static_cast<float>(NoiseBits(row, key) >> 9) * 0x1p-23f + 0x1p-24f;
 }

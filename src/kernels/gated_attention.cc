@@ -86,7 +86,8 @@ struct BackwardWeights {
   template <bool kHard, class Noise>
   HWY_NOINLINE std::int64_t Run(Noise noise) const {
     const ShiftedExp shifted(log_sum_exp, bias);
-    return shifted.from_odds() ? Loop<kHard, true>(noise, shifted) : Loop<kHard, false>(noise, shifted);
+    return shifted.from_odds() ? Loop<kHard, true>(noise, shifted)
+                               : Loop<kHard, false>(noise, shifted);
   }
 
   template <bool kHard, bool kFromOdds, class Noise>
@@ -132,13 +133,14 @@ struct GatedBackwardRow {
 
   std::int64_t operator()(RowPlace place, std::int64_t key, std::int64_t count, float log_sum_exp,
                           float output_dot, float* scores, float* r) const {
-    return WithNoise(shape, gate, place.b, place.h, place.query, key,
-                     BackwardWeights{gate.bias, penalty_gradient, log_sum_exp, output_dot, count,
-                                     scores, r});
+    return WithNoise(
+        shape, gate, place.b, place.h, place.query, key,
+        BackwardWeights{gate.bias, penalty_gradient, log_sum_exp, output_dot, count, scores, r});
   }
 };
 
-// Statistics are summed per block and then over blocks, in order: the same for any number of threads.
+// Statistics are summed per block and then over blocks, in order: the same for any number of
+// threads.
 void Forward(const AttentionShape& shape, const AttentionInput& input, const GateOptions& gate,
              HeadRows<float> z, float* log_sum_exp, const GateStatistics& statistics) {
   const std::int64_t heads = shape.batch * shape.heads;
@@ -163,7 +165,8 @@ void Forward(const AttentionShape& shape, const AttentionInput& input, const Gat
 void Backward(const AttentionShape& shape, const AttentionInput& input, const GateOptions& gate,
               float penalty_gradient, const AttentionOutput& output, HeadRows<const float> dz,
               const AttentionGradients& gradients) {
-  FusedBackward(shape, input, GatedBackwardRow{shape, gate, penalty_gradient}, output, dz, gradients);
+  FusedBackward(shape, input, GatedBackwardRow{shape, gate, penalty_gradient}, output, dz,
+                gradients);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -6,15 +6,16 @@
 //
 //     z_i = sum_j p_ij a_ij v_j         p is the softmax over all causal keys: not renormalised
 //
-// The step has no derivative; straight through, it is taken to be that of the sigmoid at the same place
-// (n = 0 when hard). With c the gradient of the loss by each single sigmoid(g_ij) (the edge penalty):
+// The step has no derivative; straight through, it is taken to be that of the sigmoid at the same
+// place (n = 0 when hard). With c the gradient of the loss by each single sigmoid(g_ij) (the edge
+// penalty):
 //
 //     dv_j  = sum_i p_ij a_ij dz_i
 //     ds_ij = p_ij (a_ij r_ij - D_i) + p_ij r_ij sigmoid'(g_ij + n_ij) + c sigmoid'(g_ij)
 //
 // No logarithm is needed: with E = exp(min(g, kGateLogitLimit)) the sampled gate is open when
-// u E > 1 - u, and sigmoid'(g + n) = u E (1 - u) / (u E + 1 - u)^2. Forward, backward and the stages
-// evaluate the same fp32 expression, so they agree on every gate.
+// u E > 1 - u, and sigmoid'(g + n) = u E (1 - u) / (u E + 1 - u)^2. Forward, backward and the
+// stages evaluate the same fp32 expression, so they agree on every gate.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +27,22 @@ namespace clearhead {
 
 enum class GateMode { kHard, kSampled };
 
-// Far beyond where any gate can change (|logit(u)| < 17), and its exponential squared does not overflow.
+// Far beyond where any gate can change (|logit(u)| < 17), and its exponential squared does not
+// overflow.
 inline constexpr float kGateLogitLimit = 40.0f;
 
 struct GateOptions {
   GateMode mode = GateMode::kHard;
   float bias = 0.0f;
-  NoiseCoordinates noise;          // of sampled gates
-  const float* uniform = nullptr;  // if set, u itself, [batch, heads, queries, keys], instead of hashing
+  NoiseCoordinates noise;  // of sampled gates
+  const float* uniform =
+      nullptr;  // if set, u itself, [batch, heads, queries, keys], instead of hashing
 };
 
 // Per sequence and head, each [batch, heads]; either may be null.
 struct GateStatistics {
-  std::int64_t* open_edges = nullptr;   // number of causal pairs with a_ij = 1
-  double* probability_sum = nullptr;    // sum over causal pairs of sigmoid(g_ij), without noise
+  std::int64_t* open_edges = nullptr;  // number of causal pairs with a_ij = 1
+  double* probability_sum = nullptr;   // sum over causal pairs of sigmoid(g_ij), without noise
 };
 
 // A closed gate contributes exactly nothing, and where few are open only those cost time.

@@ -49,7 +49,8 @@ class HashedNoise {
   hn::Vec<UnsignedTag> high_;
 };
 
-// Noise given as numbers. The last vector of a row is read value by value: nothing follows it for sure.
+// Noise given as numbers. The last vector of a row is read value by value: nothing follows it for
+// sure.
 class StoredNoise {
  public:
   explicit StoredNoise(const float* uniform) : next_(uniform) {}
@@ -80,9 +81,9 @@ HWY_INLINE Vector GateOdds(Vector logit) {
   return FastExp(hn::Min(hn::Set(FloatTag(), kGateLogitLimit), logit));
 }
 
-// The softmax needs exp(s - shift) for one shift per row. Since E = exp(s + bias) is there already, that
-// is E times one number per row, unless shift + bias is so large that E is clamped or the rounding of
-// s + bias shows.
+// The softmax needs exp(s - shift) for one shift per row. Since E = exp(s + bias) is there already,
+// that is E times one number per row, unless shift + bias is so large that E is clamped or the
+// rounding of s + bias shows.
 class ShiftedExp {
  public:
   ShiftedExp(float shift, float bias)

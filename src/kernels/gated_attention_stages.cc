@@ -150,13 +150,14 @@ HWY_EXPORT(Mask);
 HWY_EXPORT(Backward);
 }  // namespace
 
-void GateMask(const AttentionShape& shape, const GateOptions& gate, const float* scores, float* mask,
-              float* probability, const GateStatistics& statistics) {
+void GateMask(const AttentionShape& shape, const GateOptions& gate, const float* scores,
+              float* mask, float* probability, const GateStatistics& statistics) {
   CheckShape(shape);
   HWY_DYNAMIC_DISPATCH(Mask)(shape, gate, scores, mask, probability, statistics);
 }
 
-void ApplyGate(const AttentionShape& shape, const float* pattern, const float* mask, float* weights) {
+void ApplyGate(const AttentionShape& shape, const float* pattern, const float* mask,
+               float* weights) {
   CheckShape(shape);
   ParallelFor(shape.batch * shape.heads, [&](std::int64_t head) {
     for (std::int64_t i = 0; i < shape.queries; ++i) {

@@ -1,6 +1,6 @@
-// The gate as a stage of its own between CausalSoftmax and AttentionApply (attention_stages.h), for taps
-// and interventions on the mask. Matrices are contiguous [batch, heads, queries, keys]; above the
-// diagonal everything is written as 0 and never read.
+// The gate as a stage of its own between CausalSoftmax and AttentionApply (attention_stages.h), for
+// taps and interventions on the mask. Matrices are contiguous [batch, heads, queries, keys]; above
+// the diagonal everything is written as 0 and never read.
 //
 //     mask = a (0 or 1)      probability = sigmoid(g)      weights = pattern * mask
 #pragma once
@@ -11,11 +11,12 @@
 namespace clearhead {
 
 // `mask` and `probability` may be null.
-void GateMask(const AttentionShape& shape, const GateOptions& gate, const float* scores, float* mask,
-              float* probability, const GateStatistics& statistics);
+void GateMask(const AttentionShape& shape, const GateOptions& gate, const float* scores,
+              float* mask, float* probability, const GateStatistics& statistics);
 
 // `weights` may be `pattern` itself.
-void ApplyGate(const AttentionShape& shape, const float* pattern, const float* mask, float* weights);
+void ApplyGate(const AttentionShape& shape, const float* pattern, const float* mask,
+               float* weights);
 
 struct GateStage {
   const float* scores = nullptr;

@@ -76,6 +76,9 @@ void CheckIntervention(const Intervention& intervention, const Gpt2Config& confi
       (intervention.tap.layer < 0 || intervention.tap.layer >= config.layers)) {
     Fail("{}: the model has layers 0 to {}", name, config.layers - 1);
   }
+  if (intervention.tap.tap == Tap::kSparseMask && config.attention != AttentionKind::kGated) {
+    Fail("{}: this model has softmax attention and no gates", name);
+  }
   const Shape shape = TapShape(intervention.tap.tap, config, batch, length);
   const auto selections = Selections(intervention);
   for (int axis = 0; axis < kRank; ++axis) {

@@ -60,7 +60,8 @@ TEST_P(StageSizes, MatchTheReferenceAndTheFusedKernels) {
       const DoubleMatrix q = of(staged.q, shape.queries), k = of(staged.k, shape.keys);
       const DoubleMatrix s = reference::Scores(q, k, static_cast<double>(shape.scale));
       EXPECT_LT(Compare(VisiblePart(shape, scores.data(), b, h), s).absolute, 4e-6);
-      EXPECT_LT(Compare(VisiblePart(shape, pattern.data(), b, h), reference::Softmax(s)).absolute, 2e-6);
+      EXPECT_LT(Compare(VisiblePart(shape, pattern.data(), b, h), reference::Softmax(s)).absolute,
+                2e-6);
       EXPECT_LT(Compare(of(staged.z, shape.queries), of(fused.z, shape.queries)).absolute, 2e-6);
       EXPECT_LT(Compare(of(staged.dq, shape.queries), of(fused.dq, shape.queries)).absolute, 1e-5);
       EXPECT_LT(Compare(of(staged.dk, shape.keys), of(fused.dk, shape.keys)).absolute, 1e-5);
@@ -77,7 +78,8 @@ TEST_P(StageSizes, GatedStagesAgreeWithTheFusedKernelsOnEveryGate) {
   for (const GateMode mode : {GateMode::kHard, GateMode::kSampled}) {
     AttentionProblem fused(GetParam()), staged(GetParam());
     const AttentionShape& shape = staged.shape;
-    const GateOptions gate{.mode = mode, .bias = -0.5f, .noise = {.seed = 2, .step = 1, .layer = 4}};
+    const GateOptions gate{
+        .mode = mode, .bias = -0.5f, .noise = {.seed = 2, .step = 1, .layer = 4}};
     const std::size_t heads = static_cast<std::size_t>(shape.batch * shape.heads);
     std::vector<std::int64_t> fused_edges(heads), edges(heads);
     std::vector<double> fused_probability(heads), probability(heads);
@@ -95,7 +97,8 @@ TEST_P(StageSizes, GatedStagesAgreeWithTheFusedKernelsOnEveryGate) {
     AttentionApply(shape, weights.data(), staged.v.rows(), staged.z.rows());
     AttentionApplyBackward(shape, weights.data(), staged.v.rows(), staged.dz.rows(), d.data(),
                            staged.dv.rows());
-    GateBackward(shape, gate, {scores.data(), pattern.data(), mask.data()}, d.data(), 0.2f, d.data());
+    GateBackward(shape, gate, {scores.data(), pattern.data(), mask.data()}, d.data(), 0.2f,
+                 d.data());
     AttentionScoresBackward(shape, staged.q.rows(), staged.k.rows(), d.data(), staged.dq.rows(),
                             staged.dk.rows());
     EXPECT_EQ(edges, fused_edges);
@@ -107,8 +110,10 @@ TEST_P(StageSizes, GatedStagesAgreeWithTheFusedKernelsOnEveryGate) {
     ExpectAbove(shape, d, 0.0f);
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       for (std::int64_t h = 0; h < shape.heads; ++h) {
-        const auto difference = [&](const StridedRows& x, const StridedRows& y, std::int64_t count) {
-          return Compare(HeadMatrix(shape, x.rows(), count, b, h), HeadMatrix(shape, y.rows(), count, b, h))
+        const auto difference = [&](const StridedRows& x, const StridedRows& y,
+                                    std::int64_t count) {
+          return Compare(HeadMatrix(shape, x.rows(), count, b, h),
+                         HeadMatrix(shape, y.rows(), count, b, h))
               .absolute;
         };
         EXPECT_LT(difference(staged.z, fused.z, shape.queries), 2e-6);
@@ -120,9 +125,9 @@ TEST_P(StageSizes, GatedStagesAgreeWithTheFusedKernelsOnEveryGate) {
   }
 }
 
-const std::vector<AttentionSize> kSizes = {{1, 1, 1, 1, 1},      {1, 3, 2, 2, 8},     {2, 3, 17, 17, 16},
-                                           {1, 1, 97, 97, 80},   {1, 2, 300, 300, 16}, {2, 1, 1, 300, 64},
-                                           {1, 1, 100, 301, 8}};
+const std::vector<AttentionSize> kSizes = {
+    {1, 1, 1, 1, 1},      {1, 3, 2, 2, 8},    {2, 3, 17, 17, 16}, {1, 1, 97, 97, 80},
+    {1, 2, 300, 300, 16}, {2, 1, 1, 300, 64}, {1, 1, 100, 301, 8}};
 INSTANTIATE_TEST_SUITE_P(All, StageSizes, testing::ValuesIn(kSizes),
                          [](const auto& info) { return ToText(info.param); });
 
@@ -186,7 +191,8 @@ TEST(AttentionStages, EveryInstructionSetAgrees) {
     const AttentionShape& shape = problem.shape;
     for (std::int64_t h = 0; h < 2; ++h) {
       const auto difference = [&](const StridedRows& x, const StridedRows& y) {
-        return Compare(HeadMatrix(shape, x.rows(), 131, 0, h), HeadMatrix(shape, y.rows(), 131, 0, h))
+        return Compare(HeadMatrix(shape, x.rows(), 131, 0, h),
+                       HeadMatrix(shape, y.rows(), 131, 0, h))
             .absolute;
       };
       EXPECT_LT(difference(problem.z, expected.z), 3e-6) << hwy::TargetName(left & -left);
@@ -196,8 +202,8 @@ TEST(AttentionStages, EveryInstructionSetAgrees) {
     }
     const GateOptions gate{.mode = GateMode::kSampled, .bias = -1.0f, .noise = {.seed = 5}};
     std::vector<std::int64_t> edges(2), staged_edges(2);
-    GatedAttentionForward(shape, problem.input(), gate, problem.z.rows(), problem.log_sum_exp.data(),
-                          {.open_edges = edges.data()});
+    GatedAttentionForward(shape, problem.input(), gate, problem.z.rows(),
+                          problem.log_sum_exp.data(), {.open_edges = edges.data()});
     std::vector<float> scores(problem.matrix_size());
     AttentionScores(shape, problem.q.rows(), problem.k.rows(), scores.data());
     GateMask(shape, gate, scores.data(), nullptr, nullptr, {.open_edges = staged_edges.data()});

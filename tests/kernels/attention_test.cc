@@ -27,19 +27,19 @@ void ExpectMatchesReference(AttentionProblem& problem, double tolerance) {
       };
       const DoubleMatrix q = queries(problem.q), k = keys(problem.k), v = keys(problem.v);
       const double scale = shape.scale;
-      EXPECT_LT(Compare(queries(problem.z), reference::Attention(q, k, v, scale)).relative(), tolerance);
+      EXPECT_LT(Compare(queries(problem.z), reference::Attention(q, k, v, scale)).relative(),
+                tolerance);
       const DoubleMatrix s = reference::Scores(q, k, scale);
       for (std::size_t i = 0; i < s.size(); ++i) {
         double sum = 0;
         const double max = *std::max_element(s[i].begin(), s[i].end());
         for (const double x : s[i]) sum += std::exp(x - max);
-        const std::size_t at =
-            static_cast<std::size_t>((b * shape.heads + h) * shape.queries) + i;
+        const std::size_t at = static_cast<std::size_t>((b * shape.heads + h) * shape.queries) + i;
         EXPECT_NEAR(problem.log_sum_exp[at], max + std::log(sum), tolerance * (1 + std::abs(max)));
       }
       const auto expected = reference::AttentionBackward(q, k, v, scale, queries(problem.dz));
-      // A single visible key has softmax 1 whatever its score: dq is then exactly 0, and the relative
-      // measure has no scale. The values' own gradient gives one.
+      // A single visible key has softmax 1 whatever its score: dq is then exactly 0, and the
+      // relative measure has no scale. The values' own gradient gives one.
       const double unit = Compare(expected.dv, expected.dv).magnitude;
       EXPECT_LT(Compare(queries(problem.dq), expected.dq).absolute,
                 tolerance * std::max(unit, Compare(expected.dq, expected.dq).magnitude));
@@ -58,8 +58,8 @@ TEST_P(AttentionSizes, MatchesReference) {
 }
 
 TEST_P(AttentionSizes, LargeScoresMatchReference) {
-  // Scores of about +-100: the softmax is nearly one-hot, exp must not overflow, and the rounding of
-  // the score itself (100 * 2^-24) is what limits the weights.
+  // Scores of about +-100: the softmax is nearly one-hot, exp must not overflow, and the rounding
+  // of the score itself (100 * 2^-24) is what limits the weights.
   AttentionProblem problem(GetParam(), 40.0);
   ExpectMatchesReference(problem, 2e-4);
 }
@@ -90,9 +90,9 @@ TEST_P(AttentionSizes, WritesOnlyItsRows) {
 }
 
 const std::vector<AttentionSize> kSizes = {
-    {1, 1, 1, 1, 1},      {1, 1, 2, 2, 8},     {2, 3, 17, 17, 16},  {1, 1, 63, 63, 64},
-    {1, 3, 64, 64, 80},   {2, 1, 65, 65, 64},  {1, 1, 95, 95, 1},   {1, 1, 96, 96, 8},
-    {1, 1, 97, 97, 16},   {1, 1, 127, 127, 1}, {1, 2, 288, 288, 8}, {1, 1, 289, 289, 64},
+    {1, 1, 1, 1, 1},      {1, 1, 2, 2, 8},      {2, 3, 17, 17, 16},  {1, 1, 63, 63, 64},
+    {1, 3, 64, 64, 80},   {2, 1, 65, 65, 64},   {1, 1, 95, 95, 1},   {1, 1, 96, 96, 8},
+    {1, 1, 97, 97, 16},   {1, 1, 127, 127, 1},  {1, 2, 288, 288, 8}, {1, 1, 289, 289, 64},
     {2, 3, 300, 300, 16}, {1, 1, 300, 300, 64}, {1, 2, 1, 300, 64},  {2, 1, 5, 130, 80},
     {1, 1, 100, 301, 8},  {1, 1, 700, 700, 8}};
 INSTANTIATE_TEST_SUITE_P(All, AttentionSizes, testing::ValuesIn(kSizes),
@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionSizes, testing::ValuesIn(kSizes),
 TEST(Attention, IsIndependentOfThreads) {
   const int threads = Threads();
   // One head on several threads shares out query blocks; several heads do not.
-  for (const AttentionSize& size : {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
+  for (const AttentionSize& size :
+       {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
     std::vector<AttentionProblem> problems;
     for (const int count : {1, 2, 3}) {
       SetThreads(count);

@@ -1,6 +1,8 @@
 // Random attention problems and the plain reference run on them, for the attention tests.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -27,9 +29,8 @@ struct AttentionSize {
 };
 
 inline std::string ToText(const AttentionSize& size) {
-  return "b" + std::to_string(size.batch) + "h" + std::to_string(size.heads) + "q" +
-         std::to_string(size.queries) + "k" + std::to_string(size.keys) + "d" +
-         std::to_string(size.head_size);
+  return fmt::format("b{}h{}q{}k{}d{}", size.batch, size.heads, size.queries, size.keys,
+                     size.head_size);
 }
 
 // One more than the model needs of everything: rows, sequences and the start are all off any round
@@ -61,7 +62,8 @@ struct AttentionProblem {
               .queries = size.queries,
               .keys = size.keys,
               .head_size = size.head_size,
-              .scale = static_cast<float>(score_scale / std::sqrt(static_cast<double>(size.head_size)))},
+              .scale =
+                  static_cast<float>(score_scale / std::sqrt(static_cast<double>(size.head_size)))},
         q(size.batch, size.queries, size.heads * size.head_size, 10 * seed + 1),
         k(size.batch, size.keys, size.heads * size.head_size, 10 * seed + 2),
         v(size.batch, size.keys, size.heads * size.head_size, 10 * seed + 3),
@@ -73,17 +75,13 @@ struct AttentionProblem {
         log_sum_exp(static_cast<std::size_t>(size.batch * size.heads * size.queries)) {}
 
   AttentionInput input() const { return {.q = q.rows(), .k = k.rows(), .v = v.rows()}; }
-  AttentionOutput output() const {
-    return {.z = z.rows(), .log_sum_exp = log_sum_exp.data()};
-  }
+  AttentionOutput output() const { return {.z = z.rows(), .log_sum_exp = log_sum_exp.data()}; }
   AttentionGradients gradients() { return {.dq = dq.rows(), .dk = dk.rows(), .dv = dv.rows()}; }
   std::size_t matrix_size() const {
     return static_cast<std::size_t>(shape.batch * shape.heads * shape.queries * shape.keys);
   }
   void RunForward() { AttentionForward(shape, input(), z.rows(), log_sum_exp.data()); }
-  void RunBackward() {
-    AttentionBackward(shape, input(), output(), dz.rows(), gradients());
-  }
+  void RunBackward() { AttentionBackward(shape, input(), output(), dz.rows(), gradients()); }
 
   AttentionShape shape;
   StridedRows q, k, v, dz, z, dq, dk, dv;
@@ -95,7 +93,8 @@ inline DoubleMatrix HeadMatrix(const AttentionShape& shape, HeadRows<const float
                                std::int64_t count, std::int64_t b, std::int64_t h) {
   DoubleMatrix matrix(static_cast<std::size_t>(count));
   for (std::int64_t t = 0; t < count; ++t) {
-    const float* row = rows.data + b * rows.batch_stride + t * rows.row_stride + h * shape.head_size;
+    const float* row =
+        rows.data + b * rows.batch_stride + t * rows.row_stride + h * shape.head_size;
     matrix[static_cast<std::size_t>(t)].assign(row, row + shape.head_size);
   }
   return matrix;

@@ -126,12 +126,13 @@ TEST(GateNoise, RowsDoNotShareTheirNumbers) {
   EXPECT_GE(first_bits.size(), 1998u);  // 2000 draws of 32 bits: a collision is rare, two rarer
 }
 
-// The vector version is private to the kernels; its bits show in which gates open. With bias b a gate is
-// open when u > sigmoid(-b) exactly, so thresholds at every level of u pin down u to 2^-10, and gates
-// at random scores pin it down everywhere else.
+// The vector version is private to the kernels; its bits show in which gates open. With bias b a
+// gate is open when u > sigmoid(-b) exactly, so thresholds at every level of u pin down u to 2^-10,
+// and gates at random scores pin it down everywhere else.
 TEST(GateNoise, KernelsSeeTheScalarBits) {
   const std::int64_t queries = 37, keys = 75;
-  const AttentionShape shape{.batch = 2, .heads = 3, .queries = queries, .keys = keys, .head_size = 4};
+  const AttentionShape shape{
+      .batch = 2, .heads = 3, .queries = queries, .keys = keys, .head_size = 4};
   const std::size_t size = static_cast<std::size_t>(2 * 3 * queries * keys);
   std::vector<float> scores(size), hashed_mask(size), stored_mask(size), uniform(size, 0.5f);
   for (std::int64_t b = 0; b < 2; ++b) {

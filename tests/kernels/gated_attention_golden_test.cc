@@ -19,11 +19,13 @@
 namespace clearhead {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(CLEARHEAD_TEST_DATA) / "sparse-attention";
+const std::filesystem::path kFolder =
+    std::filesystem::path(CLEARHEAD_TEST_DATA) / "sparse-attention";
 
 // The files hold [B,H,T,D]; the kernels read [B,T,H*D].
 std::vector<float> HeadsInside(const GoldenTensor& tensor) {
-  const std::int64_t B = tensor.shape[0], H = tensor.shape[1], T = tensor.shape[2], D = tensor.shape[3];
+  const std::int64_t B = tensor.shape[0], H = tensor.shape[1], T = tensor.shape[2],
+                     D = tensor.shape[3];
   std::vector<float> out(tensor.values.size());
   for (std::int64_t b = 0; b < B; ++b) {
     for (std::int64_t h = 0; h < H; ++h) {
@@ -79,7 +81,8 @@ class Golden : public testing::TestWithParam<std::string> {
       const std::size_t h = static_cast<std::size_t>(head % shape_.heads);
       const std::size_t n = static_cast<std::size_t>(head);
       EXPECT_EQ(edges[n], test_case["edge_count"][b][h].get<std::int64_t>());
-      EXPECT_NEAR(probability[n] / static_cast<double>(pairs()), test_case["p"][b][h].get<double>(), 2e-7);
+      EXPECT_NEAR(probability[n] / static_cast<double>(pairs()), test_case["p"][b][h].get<double>(),
+                  2e-7);
     }
   }
   GateOptions Gate(const Json& test_case) {
@@ -106,8 +109,9 @@ TEST_P(Golden, Fused) {
     std::vector<double> probability(edges.size());
     GatedAttentionForward(shape_, input, gate, Rows(z.data()), log_sum_exp.data(),
                           {.open_edges = edges.data(), .probability_sum = probability.data()});
-    GatedAttentionBackward(shape_, input, gate, penalty_, {.z = In(z), .log_sum_exp = log_sum_exp.data()},
-                           In(dz_), {.dq = Rows(dq.data()), .dk = Rows(dk.data()), .dv = Rows(dv.data())});
+    GatedAttentionBackward(shape_, input, gate, penalty_,
+                           {.z = In(z), .log_sum_exp = log_sum_exp.data()}, In(dz_),
+                           {.dq = Rows(dq.data()), .dk = Rows(dk.data()), .dv = Rows(dv.data())});
     ExpectCase(test_case["key"], z, dq, dk, dv);
     ExpectStatistics(test_case, edges, probability);
   }
@@ -118,7 +122,8 @@ TEST_P(Golden, Staged) {
     const std::string key = test_case["key"];
     const GateOptions gate = Gate(test_case);
     const std::size_t size = tensors_["u"].values.size();
-    std::vector<float> scores(size), pattern(size), mask(size), gate_probability(size), weights(size);
+    std::vector<float> scores(size), pattern(size), mask(size), gate_probability(size),
+        weights(size);
     std::vector<float> dmatrix(size);
     std::vector<float> z(q_.size()), dq(q_.size()), dk(q_.size()), dv(q_.size());
     std::vector<std::int64_t> edges(static_cast<std::size_t>(heads()));
@@ -131,11 +136,13 @@ TEST_P(Golden, Staged) {
     ApplyGate(shape_, pattern.data(), mask.data(), weights.data());
     AttentionApply(shape_, weights.data(), In(v_), Rows(z.data()));
 
-    AttentionApplyBackward(shape_, weights.data(), In(v_), In(dz_), dmatrix.data(), Rows(dv.data()));
+    AttentionApplyBackward(shape_, weights.data(), In(v_), In(dz_), dmatrix.data(),
+                           Rows(dv.data()));
     GateBackward(shape_, gate,
                  {.scores = scores.data(), .pattern = pattern.data(), .mask = mask.data()},
                  dmatrix.data(), penalty_, dmatrix.data());
-    AttentionScoresBackward(shape_, In(q_), In(k_), dmatrix.data(), Rows(dq.data()), Rows(dk.data()));
+    AttentionScoresBackward(shape_, In(q_), In(k_), dmatrix.data(), Rows(dq.data()),
+                            Rows(dk.data()));
 
     ExpectCase(key, z, dq, dk, dv);
     ExpectStatistics(test_case, edges, probability);

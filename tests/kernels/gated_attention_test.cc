@@ -12,26 +12,27 @@
 namespace clearhead {
 namespace {
 
-// Uniform noise for every pair that keeps all gates away from their threshold, so that fp32 and double
-// must agree on each of them.
+// Uniform noise for every pair that keeps all gates away from their threshold, so that fp32 and
+// double must agree on each of them.
 std::vector<float> SafeNoise(const AttentionProblem& problem, float bias, std::uint64_t seed) {
   const AttentionShape& shape = problem.shape;
   std::vector<float> uniform(problem.matrix_size(), 0.5f);
   RandomStream random(seed);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t h = 0; h < shape.heads; ++h) {
-      const DoubleMatrix s =
-          reference::Scores(HeadMatrix(shape, problem.q.rows(), shape.queries, b, h),
-                            HeadMatrix(shape, problem.k.rows(), shape.keys, b, h),
-                            static_cast<double>(shape.scale));
+      const DoubleMatrix s = reference::Scores(
+          HeadMatrix(shape, problem.q.rows(), shape.queries, b, h),
+          HeadMatrix(shape, problem.k.rows(), shape.keys, b, h), static_cast<double>(shape.scale));
       for (std::size_t i = 0; i < s.size(); ++i) {
-        const std::int64_t row = (b * shape.heads + h) * shape.queries + static_cast<std::int64_t>(i);
+        const std::int64_t row =
+            (b * shape.heads + h) * shape.queries + static_cast<std::int64_t>(i);
         for (std::size_t j = 0; j < s[i].size(); ++j) {
           float& u = uniform[static_cast<std::size_t>(row * shape.keys) + j];
           do {
             u = static_cast<float>(random.Uniform());
           } while (u <= 0 || u >= 1 ||
-                   std::abs(s[i][j] + bias + std::log(u) - std::log1p(-static_cast<double>(u))) < 1e-3);
+                   std::abs(s[i][j] + bias + std::log(u) - std::log1p(-static_cast<double>(u))) <
+                       1e-3);
         }
       }
     }
@@ -45,9 +46,9 @@ struct GatedRun {
         probability_sum(open_edges.size()) {}
 
   void Forward(AttentionProblem& problem, const GateOptions& gate) {
-    GatedAttentionForward(problem.shape, problem.input(), gate, problem.z.rows(),
-                          problem.log_sum_exp.data(),
-                          {.open_edges = open_edges.data(), .probability_sum = probability_sum.data()});
+    GatedAttentionForward(
+        problem.shape, problem.input(), gate, problem.z.rows(), problem.log_sum_exp.data(),
+        {.open_edges = open_edges.data(), .probability_sum = probability_sum.data()});
   }
   void Backward(AttentionProblem& problem, const GateOptions& gate, float penalty) {
     GatedAttentionBackward(problem.shape, problem.input(), gate, penalty, problem.output(),
@@ -86,9 +87,8 @@ void ExpectMatchesReference(AttentionProblem& problem, const GateOptions& gate, 
       EXPECT_EQ(run.open_edges[head], expected.open_edges);
       EXPECT_NEAR(run.probability_sum[head], expected.probability_sum,
                   1e-6 * expected.probability_sum + 1e-12);
-      const auto gradients = reference::GatedAttentionBackward(q, k, v, scale, settings,
-                                                               static_cast<double>(penalty),
-                                                               queries(problem.dz));
+      const auto gradients = reference::GatedAttentionBackward(
+          q, k, v, scale, settings, static_cast<double>(penalty), queries(problem.dz));
       const auto expect_close = [&](const DoubleMatrix& actual, const DoubleMatrix& wanted) {
         const Difference difference = Compare(actual, wanted);
         EXPECT_LT(difference.absolute, tolerance * std::max(1.0, difference.magnitude));
@@ -127,8 +127,8 @@ TEST_P(GatedSizes, LargeScoresMatchReference) {
 }
 
 const std::vector<AttentionSize> kSizes = {
-    {1, 1, 1, 1, 1},    {1, 1, 2, 2, 8},      {2, 3, 17, 17, 16},   {1, 1, 63, 63, 64},
-    {1, 3, 64, 64, 80}, {2, 1, 65, 65, 64},   {1, 1, 97, 97, 16},   {1, 1, 127, 127, 1},
+    {1, 1, 1, 1, 1},     {1, 1, 2, 2, 8},      {2, 3, 17, 17, 16},   {1, 1, 63, 63, 64},
+    {1, 3, 64, 64, 80},  {2, 1, 65, 65, 64},   {1, 1, 97, 97, 16},   {1, 1, 127, 127, 1},
     {1, 1, 289, 289, 8}, {2, 1, 300, 300, 16}, {1, 1, 300, 300, 64}, {1, 2, 1, 300, 64},
     {1, 1, 100, 301, 8}};
 INSTANTIATE_TEST_SUITE_P(All, GatedSizes, testing::ValuesIn(kSizes),
@@ -143,17 +143,19 @@ TEST(GatedAttention, HashedNoiseIsTheScalarSpecification) {
     for (std::int64_t h = 0; h < 2; ++h) {
       for (std::int64_t i = 0; i < shape.queries; ++i) {
         const std::int64_t position = i + shape.keys - shape.queries;
-        const NoiseRow row = HashNoiseRow(at, static_cast<std::uint64_t>(b),
-                                          static_cast<std::uint64_t>(h),
-                                          static_cast<std::uint64_t>(position));
+        const NoiseRow row =
+            HashNoiseRow(at, static_cast<std::uint64_t>(b), static_cast<std::uint64_t>(h),
+                         static_cast<std::uint64_t>(position));
         float* to = uniform.data() + ((b * 2 + h) * shape.queries + i) * shape.keys;
-        for (std::int64_t j = 0; j < shape.keys; ++j) to[j] = GateNoise(row, static_cast<std::uint32_t>(j));
+        for (std::int64_t j = 0; j < shape.keys; ++j)
+          to[j] = GateNoise(row, static_cast<std::uint32_t>(j));
       }
     }
   }
   GatedRun hashed_run(hashed), stored_run(stored);
   const GateOptions hashed_gate{.mode = GateMode::kSampled, .bias = -1.0f, .noise = at};
-  const GateOptions stored_gate{.mode = GateMode::kSampled, .bias = -1.0f, .uniform = uniform.data()};
+  const GateOptions stored_gate{
+      .mode = GateMode::kSampled, .bias = -1.0f, .uniform = uniform.data()};
   hashed_run.Forward(hashed, hashed_gate);
   hashed_run.Backward(hashed, hashed_gate, 0.1f);
   stored_run.Forward(stored, stored_gate);
@@ -167,7 +169,8 @@ TEST(GatedAttention, HashedNoiseIsTheScalarSpecification) {
 
 TEST(GatedAttention, IsIndependentOfThreads) {
   const int threads = Threads();
-  for (const AttentionSize& size : {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
+  for (const AttentionSize& size :
+       {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
     for (const float bias : {0.0f, -6.0f}) {
       const GateOptions gate{.mode = GateMode::kSampled, .bias = bias, .noise = {.seed = 3}};
       std::vector<AttentionProblem> problems;
@@ -255,11 +258,12 @@ TEST(GatedAttention, RowsWithoutAnOpenGateAreExactlyZero) {
 }
 
 TEST(GatedAttention, ClosedKeysHaveNoInfluenceWhateverTheirValue) {
-  // A huge value behind a closed gate: even 0 * 1e30 stays 0, but a weight that is merely small would show.
+  // A huge value behind a closed gate: even 0 * 1e30 stays 0, but a weight that is merely small
+  // would show.
   AttentionProblem problem({1, 1, 40, 40, 16}), changed({1, 1, 40, 40, 16});
   const HeadRows<float> k = changed.k.rows(), v = changed.v.rows(), k0 = problem.k.rows();
   for (std::int64_t d = 0; d < 16; ++d) {
-    k.data[7 * k.row_stride + d] = 0.0f;   // score 0: below the threshold of bias -0.5
+    k.data[7 * k.row_stride + d] = 0.0f;  // score 0: below the threshold of bias -0.5
     k0.data[7 * k.row_stride + d] = 0.0f;
     v.data[7 * v.row_stride + d] = 1e30f;
   }

@@ -1,4 +1,5 @@
-// Gated causal attention as plain loops: the specification of gated_attention.h. One sequence, one head.
+// Gated causal attention as plain loops: the specification of gated_attention.h. One sequence, one
+// head.
 #pragma once
 
 #include <cmath>
@@ -78,8 +79,9 @@ GatedOutput<T> GatedAttention(const Matrix<T>& q, const Matrix<T>& k, const Matr
 // Gradients of a loss with dLoss/dz = dz and dLoss/dsigmoid(g_ij) = c for every visible pair:
 // ds_ij = p_ij (a_ij r_ij - D_i) + p_ij r_ij sigmoid'(g_ij + n_ij) + c sigmoid'(g_ij).
 template <typename T>
-Gradients<T> GatedAttentionBackward(const Matrix<T>& q, const Matrix<T>& k, const Matrix<T>& v, T scale,
-                                    const GateSettings<T>& settings, T c, const Matrix<T>& dz) {
+Gradients<T> GatedAttentionBackward(const Matrix<T>& q, const Matrix<T>& k, const Matrix<T>& v,
+                                    T scale, const GateSettings<T>& settings, T c,
+                                    const Matrix<T>& dz) {
   const Matrix<T> s = Scores(q, k, scale);
   const Matrix<T> a = Gates(settings, s);
   const Matrix<T> p = Softmax(s);

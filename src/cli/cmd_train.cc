@@ -1,0 +1,225 @@
+// clearhead train: a GPT-2-architecture model from text.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/interrupt.h"
+#include "cli/precision.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/progress.h"
+#include "figures/line_chart.h"
+#include "text/bpe_train.h"
+#include "text/token_stream.h"
+#include "train/metrics_log.h"
+#include "train/train.h"
+
+namespace clearhead::cli {
+namespace {
+namespace fs = std::filesystem;
+
+struct Options {
+  CommonOptions common;
+  std::int64_t layers = 6, heads = 8, width = 256, vocabulary = 4096;
+  std::vector<std::string> texts;
+  std::string valid, out, tokenizer, precision = "auto";
+  std::int64_t tokens = 0, steps = -1, warmup = -1;
+  TrainOptions train;
+  bool dry_run = false;
+};
+
+std::vector<fs::path> Paths(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
+}
+
+// The tokenizer of another model, the one this run made before, or a new one learned from the text.
+Tokenizer MakeTokenizer(const Options& o) {
+  if (!o.tokenizer.empty()) return Tokenizer::Load(FindModel(o.tokenizer));
+  if (o.train.resume) return Tokenizer::Load(o.out);
+  std::vector<std::string> texts;
+  for (const std::string& name : o.texts) texts.push_back(ReadFile(name));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  std::optional<Progress> bar;
+  return TrainBpe(views, {.vocabulary_size = static_cast<std::int32_t>(o.vocabulary),
+                          .progress = [&](std::int32_t done, std::int32_t wanted) {
+                            if (!bar) bar.emplace("learning the vocabulary", wanted, "tokens");
+                            bar->Update(done);
+                          }});
+}
+
+Gpt2Config MakeConfig(const Options& o, std::int64_t vocabulary) {
+  if (o.width % o.heads != 0) FailUsage("--width {} is not a multiple of --heads {}", o.width, o.heads);
+  Gpt2Config config;
+  config.layers = o.layers;
+  config.heads = o.heads;
+  config.width = o.width;
+  config.inner = 4 * o.width;
+  config.vocabulary = vocabulary;
+  config.positions = o.train.shape.context;
+  return config;
+}
+
+std::int64_t StepsFor(const Options& o) {
+  const std::int64_t per_step = o.train.shape.batch * o.train.shape.accumulation * o.train.shape.context;
+  if (o.steps >= 0) return o.steps;
+  if (o.tokens > 0) return std::max<std::int64_t>(1, (o.tokens + per_step - 1) / per_step);
+  FailUsage("say how long to train: --tokens N or --steps N");
+}
+
+Json PlanJson(const Gpt2Config& config, const StepShape& shape) {
+  Json items = Json::array();
+  std::int64_t total = 0;
+  for (const MemoryItem& item : TrainStep::MemoryPlan(config, shape)) {
+    items.push_back({{"what", item.name}, {"bytes", item.bytes}});
+    total += item.bytes;
+  }
+  return {{"parameters", config.ParameterCount()}, {"memory", items}, {"total_bytes", total}};
+}
+
+void PrintPlan(const Options& o, const Gpt2Config& config, const StepShape& shape) {
+  const Json plan = PlanJson(config, shape);
+  if (o.common.json) return PrintJson(plan);
+  std::string text = fmt::format("{} parameters; batch {} x {} tokens, {} pass(es) per step, {}\n",
+                                 config.ParameterCount(), shape.batch, shape.context, shape.accumulation,
+                                 shape.bf16 ? "bf16" : "fp32");
+  for (const Json& item : plan["memory"]) {
+    text += fmt::format("  {:<26} {:>10.1f} MB\n", item["what"].get<std::string>(),
+                        item["bytes"].get<double>() / 1e6);
+  }
+  Print(text + fmt::format("  {:<26} {:>10.1f} MB\n", "total", plan["total_bytes"].get<double>() / 1e6));
+}
+
+void DrawLoss(const fs::path& out) {
+  Series train{.name = "training loss"}, valid{.name = "validation loss"};
+  for (const Json& line : ReadMetrics(out / "metrics.jsonl")) {
+    const double step = line["step"].get<double>() + 1;
+    train.x.push_back(step);
+    train.y.push_back(line["loss"].get<double>());
+    if (line.contains("valid_loss")) {
+      valid.x.push_back(step);
+      valid.y.push_back(line["valid_loss"].get<double>());
+    }
+  }
+  LineChart chart;
+  chart.x_label = "step";
+  chart.left_label = "cross-entropy (nats per token)";
+  chart.series.push_back(train);
+  if (!valid.x.empty()) chart.series.push_back(valid);
+  DrawLineChart(chart, out / "loss.svg");
+}
+
+void Run(const Options& given) {
+  Options o = given;
+  o.train.seed = o.common.seed;
+  o.train.shape.bf16 = UseBf16(o.precision);
+  o.train.schedule.total = StepsFor(o);
+  o.train.schedule.warmup = o.warmup >= 0 ? o.warmup : std::min<std::int64_t>(100, o.train.schedule.total / 10);
+  if (o.dry_run) return PrintPlan(o, MakeConfig(o, o.vocabulary), o.train.shape);
+  if (o.out.empty()) FailUsage("--out is required: the folder for the model");
+  if (o.texts.empty() && o.train.schedule.total > 0) FailUsage("--text is required");
+  if (!o.train.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
+    Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
+  }
+  if (o.train.schedule.total == 0) {  // a fresh model of this shape, as it is
+    SaveModel(RandomModel(MakeConfig(o, o.vocabulary), o.common.seed), o.out);
+    return Print(o.common.json ? "{}\n" : fmt::format("{}: random weights\n", o.out));
+  }
+
+  const Tokenizer tokenizer = MakeTokenizer(o);
+  const std::vector<std::int32_t> train = EncodeFiles(tokenizer, Paths(o.texts));
+  const std::vector<std::int32_t> valid =
+      o.valid.empty() ? std::vector<std::int32_t>() : EncodeFile(tokenizer, o.valid);
+  Gpt2Config config = MakeConfig(o, tokenizer.vocabulary_size());
+  config.end_of_text = tokenizer.end_of_text();
+  MakeDirectory(o.out);
+  tokenizer.Save(o.out);
+
+  InterruptGuard interrupt;
+  std::optional<Progress> bar;
+  TrainCallbacks callbacks;
+  callbacks.should_stop = [&] { return interrupt.requested(); };
+  callbacks.on_step = [&](const TrainProgress& p) {
+    const std::int64_t per_step = o.train.shape.batch * o.train.shape.accumulation * o.train.shape.context;
+    if (!bar) bar.emplace("train", p.steps * per_step, "tok");
+    bar->Update(p.step * per_step,
+                fmt::format("step {}/{} loss {:.4f}{}", p.step, p.steps, p.loss,
+                            p.valid_loss ? fmt::format(" valid {:.4f}", *p.valid_loss) : std::string()));
+  };
+  const TrainResult result = Train(RandomModel(config, o.common.seed), train, valid, o.train, o.out, callbacks);
+  bar.reset();
+  if (!result.finished) {
+    throw Interrupted(fmt::format("interrupted at step {}; go on with the same command and --resume", result.step));
+  }
+  DrawLoss(o.out);
+  Json json = {{"out", o.out},
+               {"parameters", config.ParameterCount()},
+               {"steps", result.step},
+               {"train_tokens", train.size()},
+               {"loss", result.loss},
+               {"seconds", result.seconds},
+               {"tokens_per_second", result.tokens_per_second},
+               {"precision", o.train.shape.bf16 ? "bf16" : "fp32"}};
+  if (result.valid_loss) json["valid_loss"] = *result.valid_loss;
+  if (o.common.json) return PrintJson(json);
+  Print(fmt::format("{}: {} parameters, {} steps in {} ({:.0f} tokens/s), loss {:.4f}{}\n", o.out,
+                    config.ParameterCount(), result.step, FormatDuration(result.seconds),
+                    result.tokens_per_second, result.loss,
+                    result.valid_loss ? fmt::format(", validation loss {:.4f}", *result.valid_loss)
+                                      : std::string()));
+}
+
+}  // namespace
+
+void AddTrain(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  Options& o = *options;
+  o.train.shape = {.batch = 16, .context = 256, .accumulation = 1};
+  CLI::App* command = AddCommand(
+      app, "train", "Train a GPT-2-architecture model from text",
+      "clearhead train --text book.txt --valid other.txt --tokens 20M --out my-model", options, Run);
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  command->add_option("--text", o.texts, "Text files to learn from");
+  command->add_option("--valid", o.valid, "Text file for the validation loss");
+  command->add_option("--out", o.out, "Folder for the model, its metrics and checkpoints");
+  command->add_option("--tokens", o.tokens, "Tokens to train on, e.g. 20M")
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, std::int64_t>{
+          {"k", 1000}, {"M", 1000000}, {"G", 1000000000}}))
+      ->check(positive);
+  command->add_option("--steps", o.steps, "Optimiser steps, instead of --tokens")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  command->add_option("--layers", o.layers, "Blocks (default: 6)")->check(CLI::Range(1, 4096));
+  command->add_option("--heads", o.heads, "Heads per block (default: 8)")->check(CLI::Range(1, 4096));
+  command->add_option("--width", o.width, "Width of the residual stream (default: 256)")
+      ->check(CLI::Range(1, 1 << 18));
+  command->add_option("--context", o.train.shape.context, "Tokens per sequence (default: 256)")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--vocab", o.vocabulary, "Tokens of the vocabulary to learn (default: 4096)")
+      ->check(CLI::Range(257, 1 << 24));
+  command->add_option("--tokenizer", o.tokenizer, "Use this model's tokenizer instead of learning one");
+  command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")->check(positive);
+  command->add_option("--accumulate", o.train.shape.accumulation, "Passes per optimiser step (default: 1)")
+      ->check(positive);
+  command->add_option("--lr", o.train.schedule.peak, "Peak learning rate (default: 0.001)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--warmup", o.warmup, "Steps of linear warm-up (default: 100, at most a tenth)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--weight-decay", o.train.optimizer.weight_decay, "Of matrices only (default: 0.1)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--clip", o.train.optimizer.clip_norm, "Largest gradient norm (default: 1; 0 = off)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--eval-every", o.train.eval_every, "Steps between validations (default: only the end)")
+      ->check(positive);
+  command->add_option("--checkpoint-every", o.train.checkpoint_every,
+                      "Steps between checkpoints (default: every five minutes)")
+      ->check(positive);
+  command->add_flag("--resume", o.train.resume, "Go on from the last checkpoint in --out");
+  command->add_flag("--recompute", o.train.shape.recompute,
+                    "Keep less for backward and compute it again: less memory, a third more work");
+  command->add_flag("--dry-run", o.dry_run, "Only print the memory plan");
+  AddPrecision(command, &o.precision);
+}
+
+}  // namespace clearhead::cli

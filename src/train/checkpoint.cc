@@ -1,0 +1,130 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/safetensors.h"
+
+namespace clearhead {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kSuffix = ".safetensors";
+
+std::optional<std::int64_t> StepOf(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  const char* first = name.data() + kPrefix.size();
+  const char* last = name.data() + name.size() - kSuffix.size();
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(first, last, step);
+  if (error != std::errc() || end != last) return std::nullopt;
+  return step;
+}
+
+// Checkpoints in the folder, newest first.
+std::vector<std::pair<std::int64_t, fs::path>> List(const fs::path& folder) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (const auto step = StepOf(entry.path())) found.emplace_back(*step, entry.path());
+  }
+  std::sort(found.rbegin(), found.rend());
+  return found;
+}
+
+void ReadFlat(const SafetensorsFile& file, std::string_view name, std::span<float> out) {
+  const TensorEntry& entry = file.Get(name);
+  if (entry.dtype != DType::kF32 || entry.size() != static_cast<std::int64_t>(out.size())) {
+    Fail("{}: '{}' has {} values, this model needs {}; it is a checkpoint of another model", file.source(),
+         name, entry.size(), out.size());
+  }
+  ConvertToFloat(entry, out.data());
+}
+
+template <typename T>
+std::vector<T> ReadRaw(const SafetensorsFile& file, std::string_view name, DType dtype) {
+  const TensorEntry& entry = file.Get(name);
+  if (entry.dtype != dtype) Fail("{}: '{}' is not {}", file.source(), name, DTypeName(dtype));
+  std::vector<T> values(entry.bytes.size() / sizeof(T));
+  std::memcpy(values.data(), entry.bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+void CompareSettings(const Json& stored, const Json& wanted, const std::string& source) {
+  for (const auto& [name, value] : wanted.items()) {
+    const auto it = stored.find(name);
+    if (it == stored.end() || *it != value) {
+      Fail("{}: this run was started with {} = {}, now it is {}; resume with the same settings, or start "
+           "afresh in another folder",
+           source, name, it == stored.end() ? "(none)" : it->dump(), value.dump());
+    }
+  }
+}
+
+}  // namespace
+
+void SaveCheckpoint(const fs::path& folder, Optimizer& optimizer, const CheckpointState& state) {
+  MakeDirectory(folder);
+  const auto flat = [](std::string name, std::span<float> values) {
+    return TensorToWrite{.name = std::move(name), .dtype = DType::kF32,
+                         .shape = {static_cast<std::int64_t>(values.size())}, .data = values.data()};
+  };
+  const std::int64_t counters[] = {state.step, optimizer.steps()};
+  const std::vector<TensorToWrite> tensors = {
+      flat("weights", optimizer.weights()),
+      flat("first_moment", optimizer.first_moment()),
+      flat("second_moment", optimizer.second_moment()),
+      {.name = "counters", .dtype = DType::kI64, .shape = {2}, .data = nullptr,
+       .raw = std::as_bytes(std::span(counters))},
+      {.name = "run", .dtype = DType::kF64, .shape = {static_cast<std::int64_t>(state.run.size())},
+       .data = nullptr, .raw = std::as_bytes(std::span(state.run))},
+  };
+  WriteSafetensors(folder / fmt::format("{}{}{}", kPrefix, state.step, kSuffix), tensors,
+                   {{"settings", ToText(state.settings, -1)}});
+  for (const auto& [step, file] : List(folder)) {
+    std::error_code ignored;  // an old file that stays is harmless
+    if (step < state.step) fs::remove(file, ignored);
+  }
+}
+
+std::optional<fs::path> FindCheckpoint(const fs::path& folder) {
+  const auto found = List(folder);
+  if (found.empty()) return std::nullopt;
+  return found.front().second;
+}
+
+CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Optimizer& optimizer) {
+  const SafetensorsFile file(path);
+  CheckpointState state;
+  const auto stored = file.metadata().find("settings");
+  if (stored == file.metadata().end()) Fail("{}: not a checkpoint of clearhead", path.string());
+  state.settings = ParseJson(stored->second, path.string());
+  if (!state.settings.is_object()) Fail("{}: its settings are not an object", path.string());
+  CompareSettings(state.settings, settings, path.string());
+  ReadFlat(file, "weights", optimizer.weights());
+  ReadFlat(file, "first_moment", optimizer.first_moment());
+  ReadFlat(file, "second_moment", optimizer.second_moment());
+  const auto counters = ReadRaw<std::int64_t>(file, "counters", DType::kI64);
+  if (counters.size() != 2 || counters[0] < 0 || counters[1] < 0) {
+    Fail("{}: its counters make no sense", path.string());
+  }
+  state.step = counters[0];
+  optimizer.set_steps(counters[1]);
+  state.run = ReadRaw<double>(file, "run", DType::kF64);
+  return state;
+}
+
+void RemoveCheckpoints(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& [step, file] : List(folder)) fs::remove(file, ignored);
+  fs::remove(folder, ignored);  // only if empty
+}
+
+}  // namespace clearhead

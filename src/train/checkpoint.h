@@ -1,0 +1,34 @@
+// Checkpoints: everything a run needs to go on as if nothing had happened, in one file that is complete or
+// absent: weights, both moments, step counter, and the settings of the run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "core/json.h"
+#include "train/optimizer.h"
+
+namespace clearhead {
+
+struct CheckpointState {
+  std::int64_t step = 0;    // optimiser steps done; the data position follows from it
+  Json settings;            // what the run was started with
+  std::vector<double> run;  // numbers of the loop itself (running averages, multipliers)
+};
+
+// Writes folder/checkpoint-<step>.safetensors, then removes older ones.
+void SaveCheckpoint(const std::filesystem::path& folder, Optimizer& optimizer,
+                    const CheckpointState& state);
+
+// The newest checkpoint in the folder, if any.
+std::optional<std::filesystem::path> FindCheckpoint(const std::filesystem::path& folder);
+
+// Fills the optimiser. Refuses a file of another model or with settings other than `settings`, naming the
+// first that differs.
+CheckpointState LoadCheckpoint(const std::filesystem::path& file, const Json& settings,
+                               Optimizer& optimizer);
+
+void RemoveCheckpoints(const std::filesystem::path& folder);
+
+}  // namespace clearhead

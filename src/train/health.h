@@ -1,0 +1,50 @@
+// Watches the loss of a run and stops it when it has broken.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "core/error.h"
+
+namespace clearhead {
+
+// Broken means: loss or gradient norm is not a finite number; or the loss is more than 3 nats above its own
+// running average and worse than guessing (more than 1 nat above log vocabulary).
+class LossWatch {
+ public:
+  explicit LossWatch(std::int64_t vocabulary) : guess_(std::log(static_cast<double>(vocabulary))) {}
+
+  void Check(std::int64_t step, double loss, double gradient_norm,
+             const std::filesystem::path& checkpoints) {
+    const auto stop = [&](const std::string& cause) {
+      Fail("training stopped at step {}: {}; try a lower --lr or a longer warm-up (the last good checkpoint, if "
+           "there is one, is in '{}')",
+           step, cause, checkpoints.string());
+    };
+    if (!std::isfinite(loss)) stop(fmt::format("the loss is {}", loss));
+    if (!std::isfinite(gradient_norm)) stop(fmt::format("the gradient norm is {}", gradient_norm));
+    if (seen_ > 0.0 && loss > average_ + 3.0 && loss > guess_ + 1.0) {
+      stop(fmt::format("the loss exploded to {:.3f} from an average of {:.3f}", loss, average_));
+    }
+    average_ = seen_ == 0.0 ? loss : 0.95 * average_ + 0.05 * loss;
+    seen_ = 1.0;
+  }
+
+  // For checkpoints.
+  std::vector<double> State() const { return {average_, seen_}; }
+  void Restore(const std::vector<double>& state) {
+    if (state.size() >= 2) {
+      average_ = state[0];
+      seen_ = state[1];
+    }
+  }
+
+ private:
+  double guess_;
+  double average_ = 0.0;
+  double seen_ = 0.0;  // 1 once there is an average
+};
+
+}  // namespace clearhead

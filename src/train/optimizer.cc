@@ -1,0 +1,55 @@
+#include "train/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace clearhead {
+
+Optimizer::Optimizer(const Gpt2& start, const OptimizerOptions& options)
+    : options_(options),
+      weights_(start.config.ParameterCount()),
+      gradients_(weights_.size()),
+      first_(weights_.size()),
+      second_(weights_.size()) {
+  std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+  std::fill(first_.begin(), first_.end(), 0.0f);
+  std::fill(second_.begin(), second_.end(), 0.0f);
+  std::int64_t offset = 0;
+  Gpt2Tensors<const float> from = start.weights;
+  VisitParameters(start.config, from, [&](const ParameterSpec& spec, const float* values) {
+    const std::int64_t size = spec.shape.size();
+    std::copy(values, values + size, weights_.data() + offset);
+    const bool decays = spec.decays || options_.decay_everything;
+    if (!segments_.empty() && segments_.back().decays == decays) {
+      segments_.back().size += size;
+    } else {
+      segments_.push_back({offset, size, decays});
+    }
+    offset += size;
+  });
+  model_.config = start.config;
+  model_.weights = BindContiguous<const float>(start.config, weights_.data());
+  gradient_tensors_ = BindContiguous<float>(start.config, gradients_.data());
+}
+
+double Optimizer::GradientNorm() const {
+  return std::sqrt(SumOfSquares(gradients_.size(), gradients_.data()));
+}
+
+void Optimizer::Step(double lr, double norm) {
+  ++steps_;
+  const bool clip = options_.clip_norm > 0.0f && norm > options_.clip_norm;
+  const float scale = clip ? static_cast<float>(options_.clip_norm / norm) : 1.0f;
+  for (const Segment& segment : segments_) {
+    const AdamW adamw{.lr = static_cast<float>(lr),
+                      .beta1 = options_.beta1,
+                      .beta2 = options_.beta2,
+                      .epsilon = options_.epsilon,
+                      .decay = segment.decays ? options_.weight_decay : 0.0f};
+    AdamWStep(adamw, steps_, scale, segment.size, weights_.data() + segment.offset,
+              gradients_.data() + segment.offset, first_.data() + segment.offset,
+              second_.data() + segment.offset);
+  }
+}
+
+}  // namespace clearhead

@@ -1,0 +1,51 @@
+// One optimiser step of ordinary language-model training: forward and backward over the micro-batches,
+// clip, AdamW. All memory is taken in the constructor; a step allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/activations.h"
+#include "model/packed_weights.h"
+#include "train/batches.h"
+#include "train/optimizer.h"
+
+namespace clearhead {
+
+struct StepShape {
+  std::int64_t batch = 8;          // sequences per forward pass
+  std::int64_t context = 256;
+  std::int64_t accumulation = 1;   // passes per optimiser step
+  bool recompute = false;          // keep block inputs only, run blocks again in backward
+  bool bf16 = false;
+};
+
+struct StepResult {
+  double loss = 0.0;           // mean over the whole step, before the update
+  double gradient_norm = 0.0;  // before clipping
+};
+
+class TrainStep {
+ public:
+  TrainStep(const Gpt2Config& config, const StepShape& shape);
+
+  // Computes loss and gradients of samples first .. first + batch*accumulation - 1 into the optimiser.
+  // The caller decides whether to step: a NaN must not reach the weights.
+  StepResult Gradients(Optimizer& optimizer, Batches& batches, std::int64_t first_sample);
+
+  // What training this shape takes, for --dry-run.
+  static std::vector<MemoryItem> MemoryPlan(const Gpt2Config& config, const StepShape& shape);
+
+ private:
+  StepShape shape_;
+  Activations activations_;
+  std::vector<std::int32_t> inputs_, targets_;
+  std::unique_ptr<PackedWeights> packed_;
+  PackedBf16 scratch_;
+};
+
+// Rows of logits that exist at a time in training.
+std::int64_t LogitRows(std::int64_t rows);
+
+}  // namespace clearhead

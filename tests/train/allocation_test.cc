@@ -1,0 +1,105 @@
+// A training step takes no memory: every allocation of the process is counted while one runs.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "core/random.h"
+#include "train/step.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define CLEARHEAD_COUNTS_ALLOCATIONS 0  // the sanitizer has replaced malloc itself
+#else
+#define CLEARHEAD_COUNTS_ALLOCATIONS 1
+#endif
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+void Count() {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+#if CLEARHEAD_COUNTS_ALLOCATIONS
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+
+void* malloc(std::size_t size) noexcept {
+  Count();
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) noexcept {
+  Count();
+  return __libc_calloc(count, size);
+}
+void* realloc(void* block, std::size_t size) noexcept {
+  Count();
+  return __libc_realloc(block, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+  Count();
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexcept {
+  Count();
+  *block = __libc_memalign(alignment, size);
+  return *block == nullptr ? 12 : 0;
+}
+}
+#endif
+
+namespace clearhead {
+namespace {
+
+long AllocationsInStep(const Gpt2Config& config, const StepShape& shape) {
+  Optimizer optimizer(RandomModel(config, 1), {});
+  std::vector<std::int32_t> tokens(5000);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<std::int32_t>(Mix64(i) % static_cast<std::uint64_t>(config.vocabulary));
+  }
+  Batches batches(tokens, shape.context, 1);
+  TrainStep step(config, shape);
+  const auto run = [&](std::int64_t sample) {
+    const StepResult r = step.Gradients(optimizer, batches, sample);
+    optimizer.Step(1e-3, r.gradient_norm);
+  };
+  run(0);  // threads take their scratch
+  run(4);
+  allocations = 0;
+  counting = true;
+  run(8);
+  counting = false;
+  return allocations;
+}
+
+TEST(TrainStep, AllocatesNothing) {
+  if (!CLEARHEAD_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the address sanitizer owns malloc";
+  Gpt2Config config;
+  config.layers = 2;
+  config.heads = 4;
+  config.width = 64;
+  config.inner = 256;
+  config.vocabulary = 300;
+  config.positions = 96;
+  EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}), 0);
+  EXPECT_EQ(AllocationsInStep(config, {.batch = 2, .context = 96, .accumulation = 2, .recompute = true}), 0);
+  config.attention = AttentionKind::kGated;
+  EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}), 0);
+}
+
+TEST(TrainStep, TheCounterCounts) {
+  if (!CLEARHEAD_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the address sanitizer owns malloc";
+  allocations = 0;
+  counting = true;
+  const auto block = std::make_unique<Buffer<float>>(1000);
+  counting = false;
+  EXPECT_GE(allocations, 2);
+  EXPECT_EQ(block->size(), 1000);
+}
+
+}  // namespace
+}  // namespace clearhead

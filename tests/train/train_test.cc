@@ -1,0 +1,297 @@
+// The training loop: data order, schedule, recomputation, resume bit for bit, stops, learning.
+#include "train/train.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <set>
+
+#include "core/file.h"
+#include "core/random.h"
+#include "model/generate.h"
+#include "model/run.h"
+#include "support/golden_models.h"
+#include "train/checkpoint.h"
+#include "train/health.h"
+#include "train/metrics_log.h"
+
+namespace clearhead {
+namespace {
+namespace fs = std::filesystem;
+
+Gpt2Config TinyConfig() {
+  Gpt2Config config;
+  config.layers = 2;
+  config.heads = 2;
+  config.width = 16;
+  config.inner = 64;
+  config.vocabulary = 31;
+  config.positions = 12;
+  return config;
+}
+
+std::vector<std::int32_t> RandomTokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t seed) {
+  RandomStream random(seed);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<std::int32_t>(random.Below(static_cast<std::uint64_t>(vocabulary))));
+  }
+  return tokens;
+}
+
+TrainOptions TinyOptions() {
+  TrainOptions options;
+  options.shape = {.batch = 3, .context = 12, .accumulation = 2};
+  options.schedule = {.peak = 1e-2, .warmup = 2, .total = 9};
+  options.seed = 5;
+  options.eval_every = 4;
+  options.checkpoint_every = 4;
+  return options;
+}
+
+TEST(Batches, EveryWindowComesOncePerEpochAndTargetsFollowInputs) {
+  std::vector<std::int32_t> tokens(103);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
+  Batches batches(tokens, 7, 1);
+  const std::int64_t windows = batches.windows_per_epoch();
+  EXPECT_EQ(windows, 13);
+  std::set<std::int32_t> starts[2];
+  std::int32_t inputs[7], targets[7];
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    for (std::int64_t i = 0; i < windows; ++i) {
+      batches.Fill(epoch * windows + i, 1, inputs, targets);
+      starts[epoch].insert(inputs[0]);
+      for (int t = 0; t < 7; ++t) EXPECT_EQ(targets[t], inputs[t] + 1);
+    }
+    EXPECT_EQ(starts[epoch].size(), static_cast<std::size_t>(windows));
+  }
+  EXPECT_NE(starts[0], starts[1]);  // another offset
+  // A pure function of the sample number.
+  Batches again(tokens, 7, 1);
+  std::int32_t other[7], other_targets[7];
+  again.Fill(17, 1, other, other_targets);
+  batches.Fill(17, 1, inputs, targets);
+  EXPECT_TRUE(std::equal(inputs, inputs + 7, other));
+  EXPECT_THROW(Batches(std::span(tokens).first(7), 7, 1), Error);
+  EXPECT_NO_THROW(Batches(std::span(tokens).first(8), 7, 1).Fill(0, 1, inputs, targets));
+}
+
+TEST(Schedule, WarmsUpAndDecays) {
+  const Schedule s{.peak = 2.0, .warmup = 4, .total = 11, .final_fraction = 0.1};
+  EXPECT_DOUBLE_EQ(LearningRate(s, 0), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(s, 3), 2.0);
+  EXPECT_DOUBLE_EQ(LearningRate(s, 4), 2.0);
+  EXPECT_NEAR(LearningRate(s, 7), 1.1, 1e-12);
+  EXPECT_NEAR(LearningRate(s, 10), 0.2, 1e-12);
+  EXPECT_NEAR(LearningRate({.peak = 1, .warmup = 0, .total = 1}, 0), 1.0, 1e-12);
+}
+
+TEST(Gradients, RecomputationGivesTheSameBits) {
+  const Gpt2 model = RandomModel(TinyConfig(), 1);
+  const auto ids = RandomTokens(36, 31, 2), targets = RandomTokens(36, 31, 3);
+  std::vector<std::vector<float>> results;
+  for (const Keep keep : {Keep::kAll, Keep::kInputs}) {
+    Activations activations(model.config, 3, 12, keep, 10);
+    std::vector<float> values(static_cast<std::size_t>(model.config.ParameterCount()), 0.0f);
+    Gpt2Tensors<float> gradients = BindContiguous<float>(model.config, values.data());
+    ForwardBackward({.model = model, .batch = 3, .length = 12}, ids.data(), targets.data(), 1.0f, activations,
+                    &gradients, nullptr);
+    results.push_back(values);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Gradients, AccumulationEqualsTheLargeBatch) {
+  const Gpt2 model = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(500, 31, 2);
+  std::vector<std::vector<float>> results;
+  double losses[2];
+  int i = 0;
+  for (const StepShape shape : {StepShape{.batch = 6, .context = 12, .accumulation = 1},
+                                StepShape{.batch = 2, .context = 12, .accumulation = 3}}) {
+    Optimizer optimizer(model, {.clip_norm = 0.0f});
+    Batches batches(tokens, 12, 9);
+    TrainStep step(model.config, shape);
+    losses[i++] = step.Gradients(optimizer, batches, 6).loss;
+    const float* first = optimizer.gradients().wte;
+    results.emplace_back(first, first + model.config.ParameterCount());
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-6);
+  EXPECT_LE(MaxRelativeDifference(results[0], results[1]), 1e-5);
+}
+
+std::string ModelBytes(const fs::path& folder) { return ReadFile(folder / "model.safetensors"); }
+
+TEST(Train, ResumeContinuesBitForBit) {
+  const TemporaryFolder folder;
+  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(700, 31, 2), valid = RandomTokens(100, 31, 3);
+  const TrainOptions options = TinyOptions();
+  const TrainResult whole = Train(start, tokens, valid, options, folder / "whole", {});
+  EXPECT_TRUE(whole.finished);
+  EXPECT_FALSE(fs::exists(folder / "whole/checkpoint"));
+
+  for (const int stop_after : {1, 4, 6, 8}) {
+    const fs::path out = folder / ("part" + std::to_string(stop_after));
+    int steps = 0;
+    TrainCallbacks callbacks;
+    callbacks.should_stop = [&] { return ++steps == stop_after; };
+    const TrainResult part = Train(start, tokens, valid, options, out, callbacks);
+    EXPECT_FALSE(part.finished);
+    EXPECT_EQ(part.step, stop_after);
+    EXPECT_FALSE(fs::exists(out / "model.safetensors"));
+    TrainOptions resume = options;
+    resume.resume = true;
+    const TrainResult rest = Train(start, tokens, valid, resume, out, {});
+    EXPECT_TRUE(rest.finished);
+    EXPECT_EQ(rest.loss, whole.loss);
+    EXPECT_EQ(rest.valid_loss, whole.valid_loss);
+    EXPECT_EQ(ModelBytes(out), ModelBytes(folder / "whole"));
+    const auto lines = ReadMetrics(out / "metrics.jsonl"), expected = ReadMetrics(folder / "whole/metrics.jsonl");
+    ASSERT_EQ(lines.size(), expected.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(lines[i]["step"], i);
+      EXPECT_EQ(lines[i]["loss"], expected[i]["loss"]);
+    }
+  }
+}
+
+TEST(Train, ACrashLosesOnlyTheWorkSinceTheLastCheckpoint) {
+  const TemporaryFolder folder;
+  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(700, 31, 2);
+  const TrainOptions options = TinyOptions();
+  Train(start, tokens, {}, options, folder / "whole", {});
+  // As after kill -9 at step 7: the checkpoint of step 4, metrics of later steps, one line torn, a
+  // temporary of a checkpoint that was being written.
+  struct Killed {};
+  TrainCallbacks callbacks;
+  callbacks.on_step = [](const TrainProgress& p) {
+    if (p.step == 7) throw Killed{};
+  };
+  const fs::path out = folder / "killed";
+  EXPECT_THROW(Train(start, tokens, {}, options, out, callbacks), Killed);
+  std::ofstream(out / "metrics.jsonl", std::ios::app) << "{\"step\":7,\"lo";
+  std::ofstream(out / "checkpoint/checkpoint-8.safetensors.abcdef.tmp") << "half";
+  TrainOptions resume = options;
+  resume.resume = true;
+  EXPECT_TRUE(Train(start, tokens, {}, resume, out, {}).finished);
+  EXPECT_EQ(ModelBytes(out), ModelBytes(folder / "whole"));
+  EXPECT_EQ(ReadMetrics(out / "metrics.jsonl").size(), 9u);
+}
+
+std::string MessageOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Train, ResumeRefusesOtherSettings) {
+  const TemporaryFolder folder;
+  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(700, 31, 2);
+  TrainOptions options = TinyOptions();
+  TrainCallbacks stop;
+  stop.should_stop = [] { return true; };
+  Train(start, tokens, {}, options, folder.path(), stop);
+  options.resume = true;
+  options.schedule.peak = 0.5;
+  EXPECT_THAT(MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); }),
+              testing::HasSubstr("lr = 0.01"));
+  options = TinyOptions();
+  options.resume = true;
+  const auto other = RandomTokens(700, 31, 3);
+  EXPECT_THAT(MessageOf([&] { Train(start, other, {}, options, folder.path(), {}); }),
+              testing::HasSubstr("text_hash"));
+  EXPECT_THAT(MessageOf([&] { Train(start, tokens, {}, options, folder / "none", {}); }),
+              testing::HasSubstr("no checkpoint"));
+}
+
+TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
+  const TemporaryFolder folder;
+  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(700, 31, 2);
+  TrainOptions options = TinyOptions();
+  options.checkpoint_every = 1;
+  options.optimizer.clip_norm = 0.0f;
+  options.schedule.peak = 1e30;  // the second step overflows
+  const std::string message = MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); });
+  EXPECT_THAT(message, testing::HasSubstr("training stopped at step 1"));
+  EXPECT_TRUE(FindCheckpoint(folder / "checkpoint").has_value());
+  EXPECT_FALSE(fs::exists(folder / "model.safetensors"));
+}
+
+TEST(LossWatch, KnowsNanExplosionAndHardTimes) {
+  LossWatch watch(1000);  // log 1000 = 6.9
+  watch.Check(0, 6.9, 1.0, "x");
+  for (int i = 1; i < 100; ++i) watch.Check(i, 3.0, 1.0, "x");
+  EXPECT_NO_THROW(watch.Check(100, 6.5, 1.0, "x"));  // a hard batch
+  EXPECT_THROW(watch.Check(101, 9.0, 1.0, "x"), Error);
+  EXPECT_THROW(watch.Check(101, std::nan(""), 1.0, "x"), Error);
+  EXPECT_THROW(watch.Check(101, 3.0, std::numeric_limits<double>::infinity(), "x"), Error);
+}
+
+TEST(Checkpoint, DamagedFilesAreRefused) {
+  const TemporaryFolder folder;
+  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  Optimizer optimizer(start, {});
+  SaveCheckpoint(folder.path(), optimizer, {.step = 3, .settings = {{"a", 1}}, .run = {1.5}});
+  SaveCheckpoint(folder.path(), optimizer, {.step = 12, .settings = {{"a", 1}}, .run = {2.5}});
+  const auto file = FindCheckpoint(folder.path());
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->filename(), "checkpoint-12.safetensors");
+  EXPECT_FALSE(fs::exists(folder / "checkpoint-3.safetensors"));
+  const CheckpointState state = LoadCheckpoint(*file, {{"a", 1}}, optimizer);
+  EXPECT_EQ(state.step, 12);
+  EXPECT_EQ(state.run, std::vector<double>{2.5});
+  const std::string bytes = ReadFile(*file);
+  WriteFile(*file, bytes.substr(0, bytes.size() - 5));
+  EXPECT_THROW(LoadCheckpoint(*file, {}, optimizer), Error);
+  Gpt2Config other = TinyConfig();
+  other.layers = 1;
+  WriteFile(*file, bytes);
+  Optimizer small(RandomModel(other, 1), {});
+  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }), testing::HasSubstr("another model"));
+}
+
+// Two-digit addition at a small scale: sums up to 18 of single digits, learned to all but perfection.
+TEST(Train, LearnsAddition) {
+  // Tokens 0..9 digits, 10 '+', 11 '=', 12 newline: "a+b=cd\n".
+  Gpt2Config config;
+  config.layers = 2;
+  config.heads = 4;
+  config.width = 64;
+  config.inner = 256;
+  config.vocabulary = 13;
+  config.positions = 28;
+  std::vector<std::int32_t> tokens;
+  RandomStream random(3);
+  for (int i = 0; i < 6000; ++i) {
+    const auto a = static_cast<std::int32_t>(random.Below(10)), b = static_cast<std::int32_t>(random.Below(10));
+    for (const std::int32_t t : {a, 10, b, 11, (a + b) / 10, (a + b) % 10, 12}) tokens.push_back(t);
+  }
+  TrainOptions options;
+  options.shape = {.batch = 16, .context = 28};
+  options.schedule = {.peak = 3e-3, .warmup = 20, .total = 300};
+  const TemporaryFolder folder;
+  const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
+  EXPECT_TRUE(result.finished);
+  const Gpt2 model = LoadModel(folder.path());
+  int right = 0;
+  for (std::int32_t a = 0; a < 10; ++a) {
+    for (std::int32_t b = 0; b < 10; ++b) {
+      const Generation g = Generate(model, {12, a, 10, b, 11}, {.max_new = 2});
+      right += g.ids[5] == (a + b) / 10 && g.ids[6] == (a + b) % 10;
+    }
+  }
+  EXPECT_GE(right, 99);
+}
+
+}  // namespace
+}  // namespace clearhead
