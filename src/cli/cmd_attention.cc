@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/gate_options.h"
+#include "cli/numbers.h"
 #include "core/error.h"
 #include "figures/terminal_map.h"
 #include "model/recorder.h"
@@ -76,7 +77,7 @@ void AddAttention(CLI::App& app) {
                                  "clearhead attention gpt2 --prompt 'The cat sat on the mat' --layer 5", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   command->add_option("--prompt", options->prompt, "Text to run the model on")->required();
-  command->add_option("--layer", options->layer, "Only this layer (default: all)")->check(CLI::NonNegativeNumber);
+  command->add_option("--layer", options->layer, "Only this layer (default: all)")->check(NonNegativeNumber());
   command->add_flag("--ascii", options->ascii, "Shades in plain ASCII");
   options->gates.Add(command, /*with_weight=*/false);
 }

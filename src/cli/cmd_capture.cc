@@ -18,6 +18,7 @@ struct Options {
   InputOptions input;
   GateFlags gates;
   std::string model, out, taps, precision = "fp32";
+  CLI::Option* taps_option = nullptr;
   bool gradients = false;
 };
 
@@ -29,7 +30,7 @@ void Run(const Options& options) {
   capture.gates = options.gates.Resolve(model.config, options.common.seed);
   Gpt2Config running = model.config;
   if (capture.gates.open) running.attention = AttentionKind::kSoftmax;  // has no gates to look at
-  if (!options.taps.empty()) capture.taps = MatchTaps(options.taps, running);
+  if (options.taps_option->count() > 0) capture.taps = MatchTaps(options.taps, running);
   capture.gradients = options.gradients;
   std::optional<PackedWeights> packed;
   if (UseBf16(options.precision)) {
@@ -60,8 +61,9 @@ void AddCapture(CLI::App& app) {
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   options->input.Add(command);
   command->add_option("--out", options->out, "File to write")->required();
-  command->add_option("--taps", options->taps,
-                      "Comma list of TransformerLens names, * matches anything; all = every tap");
+  options->taps_option =
+      command->add_option("--taps", options->taps,
+                          "Comma list of TransformerLens names, * matches anything; all = every tap");
   command->add_flag("--gradients", options->gradients,
                     "Add loss (mean next-token cross-entropy), grad.<parameter> and grad.<tap>");
   options->gates.Add(command, /*with_weight=*/true);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/gate_options.h"
+#include "cli/numbers.h"
 #include "core/progress.h"
 #include "model/evaluate.h"
 #include "text/token_stream.h"
@@ -104,7 +105,7 @@ void AddEval(CLI::App& app) {
   command->add_option("--context", options->context, "Window length N (default: the model's positions)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveNumber());
   command->add_flag("--per-head", options->per_head, "Gated models: also list every head");
   options->gates.Add(command, /*with_weight=*/false);
 }

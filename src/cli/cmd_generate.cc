@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/gate_options.h"
+#include "cli/numbers.h"
 #include "core/error.h"
 #include "model/generate.h"
 #include "text/utf8.h"
@@ -85,9 +86,10 @@ void AddGenerate(CLI::App& app) {
   command
       ->add_option("--temperature", options->generate.temperature,
                    "0 = always the most likely token (default), 1 = the model's own distribution")
+      ->check(NonNegativeNumber())
       ->check(CLI::Range(0.0, 100.0));
   command->add_option("--top-k", options->generate.top_k, "Draw from the K most likely only (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveNumber());
   options->gates.Add(command, /*with_weight=*/false);
 }
 

@@ -7,11 +7,13 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/interrupt.h"
+#include "cli/numbers.h"
 #include "cli/precision.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
 #include "figures/line_chart.h"
+#include "figures/running_mean.h"
 #include "text/bpe_train.h"
 #include "text/token_stream.h"
 #include "train/metrics_log.h"
@@ -93,20 +95,22 @@ void PrintPlan(const Options& o, const Gpt2Config& config, const StepShape& shap
 }
 
 void DrawLoss(const fs::path& out) {
-  Series train{.name = "training loss"}, valid{.name = "validation loss"};
+  Series raw{.faint = true}, valid{.name = "validation", .points_only = true};
   for (const Json& line : ReadMetrics(out / "metrics.jsonl")) {
     const double step = line["step"].get<double>() + 1;
-    train.x.push_back(step);
-    train.y.push_back(line["loss"].get<double>());
+    raw.x.push_back(step);
+    raw.y.push_back(line["loss"].get<double>());
     if (line.contains("valid_loss")) {
       valid.x.push_back(step);
       valid.y.push_back(line["valid_loss"].get<double>());
     }
   }
+  const double window = std::max(1.0, static_cast<double>(raw.x.size()) / 50.0);
+  const Series smooth{.name = "training", .x = raw.x, .y = RunningMean(raw.y, window)};
   LineChart chart;
   chart.x_label = "step";
   chart.left_label = "cross-entropy (nats per token)";
-  chart.series.push_back(train);
+  chart.series = {raw, smooth};
   if (!valid.x.empty()) chart.series.push_back(valid);
   DrawLineChart(chart, out / "loss.svg");
 }
@@ -203,13 +207,13 @@ void AddTrain(CLI::App& app) {
   command->add_option("--accumulate", o.train.shape.accumulation, "Passes per optimiser step (default: 1)")
       ->check(positive);
   command->add_option("--lr", o.train.schedule.peak, "Peak learning rate (default: 0.001)")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveNumber());
   command->add_option("--warmup", o.warmup, "Steps of linear warm-up (default: 100, at most a tenth)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegativeNumber());
   command->add_option("--weight-decay", o.train.optimizer.weight_decay, "Of matrices only (default: 0.1)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegativeNumber());
   command->add_option("--clip", o.train.optimizer.clip_norm, "Largest gradient norm (default: 1; 0 = off)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegativeNumber());
   command->add_option("--eval-every", o.train.eval_every, "Steps between validations (default: only the end)")
       ->check(positive);
   command->add_option("--checkpoint-every", o.train.checkpoint_every,

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/numbers.h"
 #include "core/error.h"
 #include "core/threads.h"
 
@@ -22,7 +23,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   command->add_flag("--json", common->json, "Print one JSON document on stdout and nothing else there");
   command->add_option("--threads", common->threads, "Threads to use (default: all cores)")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--seed", common->seed, "Seed of everything random (default: 0)");
+  command->add_option("--seed", common->seed, "Seed of everything random (default: 0)")
+      ->check(NonNegativeNumber());
   return command;
 }
 

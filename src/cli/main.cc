@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -15,31 +16,30 @@
 
 namespace {
 
-int Complain(std::string_view message, int code) {
+// One line, whatever line breaks a file name or an argument has in it.
+int Complain(std::string message, int code) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
   fmt::print(stderr, "clearhead: {}\n", message);
   return code;
 }
 
-// What stands in the place of the command but is none: CLI11 would only say that one is missing.
-std::string Unknown(const CLI::App& app) {
+// No command, or one that does not exist: CLI11 would only say "A subcommand is required".
+std::string CommandNeeded(const CLI::App& app) {
   const std::vector<std::string> rest = app.remaining();
-  if (rest.empty()) return {};
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     commands.push_back(command->get_name());
   }
-  return fmt::format("'{}' is not a command; the commands are {}", rest[0], fmt::join(commands, ", "));
+  return fmt::format("{}; the commands are {}",
+                     rest.empty()               ? std::string("a command is needed")
+                     : rest[0].starts_with("-") ? fmt::format("'{}' is not an option", rest[0])
+                                                : fmt::format("'{}' is not a command", rest[0]),
+                     fmt::join(commands, ", "));
 }
 
 // CLI11's own words, on one line, and where to look.
 int ComplainUsage(const CLI::App& app, const CLI::ParseError& error) {
-  std::string what = error.what();
-  if (app.get_subcommands().empty()) {
-    if (const std::string unknown = Unknown(app); !unknown.empty()) what = unknown;
-  }
-  for (char& c : what) {
-    if (c == '\n') c = ' ';
-  }
+  const std::string what = app.get_subcommands().empty() ? CommandNeeded(app) : error.what();
   std::string command = "clearhead";
   for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
   return Complain(fmt::format("{} (see {} --help)", what, command), 2);
@@ -62,7 +62,8 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
 int main(int argc, char** argv) {
   CLI::App app{
       "clearhead: makes the attention of GPT-2-family models sparse, and shows what every head does.\n"
-      "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the program."};
+      "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the program.",
+      "clearhead"};
   app.set_version_flag("--version", "clearhead " CLEARHEAD_VERSION);
   app.require_subcommand(1);
   app.footer("Start with: clearhead info\nEvery command has --help with an example.");

@@ -55,8 +55,9 @@ void RunItems(std::int64_t count, ItemFunction call, const void* body) {
   error.Rethrow();
 }
 
-void RunRanges(std::int64_t count, RangeFunction call, const void* body) {
+void RunRanges(std::int64_t count, std::int64_t least, RangeFunction call, const void* body) {
   if (count <= 0) return;
+  if (count < 2 * least) return call(body, 0, 0, count);
   FirstError error;
 #ifdef _OPENMP
 #pragma omp parallel if (!omp_in_parallel())

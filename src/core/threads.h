@@ -18,15 +18,20 @@ template <typename Body>
 void ParallelFor(std::int64_t count, const Body& body);
 
 // Calls body(thread, first, last) once per thread with a contiguous share of [0, count): for
-// reductions with one partial result per thread and for streaming memory.
+// reductions with one partial result per thread and for streaming memory. With less than `least` items
+// for each of two threads the caller does it alone: waking threads costs microseconds, and on a busy
+// machine much more.
 template <typename Body>
-void ParallelRanges(std::int64_t count, const Body& body);
+void ParallelRanges(std::int64_t count, const Body& body, std::int64_t least = 1);
+
+// `least` for rows of `width` elements of cheap work.
+inline std::int64_t LeastRows(std::int64_t width) { return (1 << 14) / (width + 1) + 1; }
 
 namespace internal {
 using ItemFunction = void (*)(const void* body, std::int64_t item);
 using RangeFunction = void (*)(const void* body, int thread, std::int64_t first, std::int64_t last);
 void RunItems(std::int64_t count, ItemFunction call, const void* body);
-void RunRanges(std::int64_t count, RangeFunction call, const void* body);
+void RunRanges(std::int64_t count, std::int64_t least, RangeFunction call, const void* body);
 }  // namespace internal
 
 template <typename Body>
@@ -37,9 +42,9 @@ void ParallelFor(std::int64_t count, const Body& body) {
 }
 
 template <typename Body>
-void ParallelRanges(std::int64_t count, const Body& body) {
+void ParallelRanges(std::int64_t count, const Body& body, std::int64_t least) {
   internal::RunRanges(
-      count,
+      count, least,
       [](const void* b, int thread, std::int64_t first, std::int64_t last) {
         (*static_cast<const Body*>(b))(thread, first, last);
       },

@@ -14,6 +14,8 @@ namespace {
 
 // Ticks are compared with the ends of the scale after rounding.
 constexpr double kSlack = 1e-9;
+// More unlabelled powers of ten between two labels would be a blur.
+constexpr int kMaxMinorPowers = 10;
 
 double PowerOfTen(int exponent) { return std::pow(10.0, exponent); }
 
@@ -93,13 +95,14 @@ std::vector<Tick> LogTicks(const AxisScale& scale, int wanted) {
   std::vector<Tick> ticks;
   int labelled = 0;
   for (int exponent = first - 1; exponent <= last; ++exponent) {
-    // Under 5e-324 there is nothing; the 2 to 9 between powers only while all powers are labelled.
+    // The 2 to 9 between powers only while all powers are labelled.
     for (int lead = 1; lead <= (stride == 1 ? 9 : 1); ++lead) {
       const double value = lead * PowerOfTen(exponent);
       const double position = exponent + std::log10(lead);
       if (position < low - kSlack || position > high + kSlack) continue;
       const bool is_labelled = powers_only ? lead == 1 && (exponent - first) % stride == 0
                                            : lead == 1 || lead == 2 || lead == 5;
+      if (!is_labelled && stride > kMaxMinorPowers) continue;
       ticks.push_back({value, is_labelled ? LogLabel(value) : ""});
       labelled += is_labelled;
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -40,10 +39,5 @@ struct LineChart {
 // Writes the chart as .svg, .pdf or .png. A series of any length costs at most a few points for
 // each point of the chart's width: its first, lowest, highest and last there.
 void DrawLineChart(const LineChart& chart, const std::filesystem::path& out);
-
-// m[i] = sum_j d^|i-j| y[j] / sum_j d^|i-j| over the finite y[j], d = 1 - 1 / window: the mean
-// drawn over noisy values. It looks both ways, so it does not lag behind a falling loss. NaN where
-// nothing finite is near. window >= 1.
-std::vector<double> RunningMean(std::span<const double> values, double window);
 
 }  // namespace clearhead

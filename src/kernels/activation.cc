@@ -171,7 +171,7 @@ void ActivationForward(Activation activation, std::int64_t count, const float* x
       case Activation::kTanh:
         return Apply(n, [&](std::int64_t i) { out[i] = std::tanh(in[i]); });
     }
-  });
+  }, LeastRows(1));
 }
 
 void ActivationBackward(Activation activation, std::int64_t count, const float* x, const float* dy,
@@ -196,7 +196,7 @@ void ActivationBackward(Activation activation, std::int64_t count, const float* 
           out[i] = g[i] * (1.0f - t * t);
         });
     }
-  });
+  }, LeastRows(1));
 }
 
 }  // namespace clearhead

@@ -104,7 +104,7 @@ void AdamWStep(const AdamW& o, std::int64_t t, float grad_scale, std::int64_t co
     const std::int64_t at = first * kBlock, end = std::min(count, last * kBlock);
     HWY_DYNAMIC_DISPATCH(AdamWRange)
     (factors, end - at, weights + at, gradients + at, first_moment + at, second_moment + at);
-  });
+  }, /*least=*/2);
 }
 
 double SumOfSquares(std::int64_t count, const float* values) {
@@ -118,7 +118,7 @@ double SumOfSquares(std::int64_t count, const float* values) {
       const std::int64_t at = b * kBlock;
       sums[b] = HWY_DYNAMIC_DISPATCH(SquaresRange)(std::min(kBlock, count - at), values + at);
     }
-  });
+  }, /*least=*/4);
   double sum = 0.0;
   for (std::int64_t b = 0; b < blocks; ++b) sum += sums[b];
   return sum;

@@ -43,6 +43,20 @@ struct BlockStatistics {
 constexpr std::int64_t kSparseSumCost = 5;
 constexpr std::int64_t kSparseScatterCost = 4;
 
+// Floats of scratch that forward and backward take from a thread.
+inline std::int64_t ForwardScratch(const AttentionShape& shape) {
+  const std::int64_t width = RoundUp(shape.head_size, kPanel);
+  const std::int64_t padded_keys = RoundUp(shape.keys, kPanel);
+  return padded_keys * (shape.head_size + width) +
+         kQueryBlock * (2 * width + WeightStride(shape.keys)) + 5 * 16;
+}
+inline std::int64_t BackwardScratch(const AttentionShape& shape) {
+  const std::int64_t width = RoundUp(shape.head_size, kPanel);
+  const std::int64_t padded_keys = RoundUp(shape.keys, kKeyTile);
+  return padded_keys * (2 * shape.head_size + 3 * width) +
+         kQueryBlock * (5 * width + 2 * WeightStride(kKeyTile)) + 12 * 16;
+}
+
 // Forward of query blocks [first_block, last_block) of one sequence and head. RowFunction has
 //   static constexpr bool kSparse               whether weights are often zero
 //   ForwardRow operator()(RowPlace, float* row) const
@@ -60,15 +74,13 @@ void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input,
   const std::int64_t row_stride = WeightStride(keys);
   const std::int64_t panel_stride = padded_keys * kPanel;
 
-  const std::int64_t floats = padded_keys * depth + padded_keys * width + 2 * kQueryBlock * width +
-                              kQueryBlock * row_stride + 5 * 16;
-  ScratchParts parts(ThreadScratch<float, TaskScratch>(floats));
+  ScratchParts parts(ThreadScratch<float, TaskScratch>(ForwardScratch(shape)));
   float* k_panels = parts.Take(padded_keys * depth);
   float* v_panels = parts.Take(padded_keys * width);
   float* q_rows = parts.Take(kQueryBlock * width);
   float* z_rows = parts.Take(kQueryBlock * width);
   float* weights = parts.Take(kQueryBlock * row_stride);
-  std::int32_t* columns = ThreadScratch<std::int32_t, TaskScratch>(keys);
+  std::int32_t* columns = ThreadScratch<std::int32_t, TaskScratch>(shape.keys);
   PackTransposed(Slice(shape, input.k, b, h), keys, depth, k_panels);
   PackPanels(Slice(shape, input.v, b, h), keys, depth, 1.0f, panel_stride, v_panels);
 
@@ -126,6 +138,8 @@ template <class RowFunction>
 void FusedForward(const AttentionShape& shape, const AttentionInput& input,
                   const RowFunction& function, HeadRows<float> z, float* log_sum_exp,
                   BlockStatistics* statistics) {
+  PrepareScratch<float, TaskScratch>(ForwardScratch(shape));
+  PrepareScratch<std::int32_t, TaskScratch>(shape.keys);
   ForHeadParts(shape, [&](std::int64_t b, std::int64_t h, std::int64_t first_block,
                           std::int64_t last_block) {
     BlockStatistics* of_head =
@@ -154,9 +168,7 @@ void BackwardHead(const AttentionShape& shape, const AttentionInput& input,
   const std::int64_t k_panel_stride = padded_keys * kPanel;
   constexpr std::int64_t kBlockPanelStride = kQueryBlock * kPanel;
 
-  const std::int64_t floats = 2 * padded_keys * depth + 3 * padded_keys * width +
-                              5 * kQueryBlock * width + 2 * kQueryBlock * row_stride + 12 * 16;
-  ScratchParts parts(ThreadScratch<float, TaskScratch>(floats));
+  ScratchParts parts(ThreadScratch<float, TaskScratch>(BackwardScratch(shape)));
   float* k_transposed = parts.Take(padded_keys * depth);
   float* v_transposed = parts.Take(padded_keys * depth);
   float* k_panels = parts.Take(padded_keys * width);
@@ -233,6 +245,7 @@ template <class RowFunction>
 void FusedBackward(const AttentionShape& shape, const AttentionInput& input,
                    const RowFunction& function, const AttentionOutput& output,
                    HeadRows<const float> dz, const AttentionGradients& gradients) {
+  PrepareScratch<float, TaskScratch>(BackwardScratch(shape));
   ParallelFor(shape.batch * shape.heads, [&](std::int64_t task) {
     BackwardHead(shape, input, function, output, dz, gradients, task / shape.heads,
                  task % shape.heads);

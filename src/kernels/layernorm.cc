@@ -141,7 +141,7 @@ void LayerNormForward(const LayerNorm& norm, std::int64_t rows, const float* x, 
                       float* scale) {
   ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
     HWY_DYNAMIC_DISPATCH(ForwardRows)(norm, first, last, x, y, mean, scale);
-  });
+  }, LeastRows(norm.width));
 }
 
 void LayerNormBackward(const LayerNorm& norm, std::int64_t rows, const float* x, const float* mean,
@@ -150,7 +150,7 @@ void LayerNormBackward(const LayerNorm& norm, std::int64_t rows, const float* x,
     ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
       HWY_DYNAMIC_DISPATCH(BackwardRows)
       (norm, first, last, x, mean, scale, dy, dx, nullptr, nullptr);
-    });
+    }, LeastRows(norm.width));
     return;
   }
   float* const sums[] = {dweight, dbias};

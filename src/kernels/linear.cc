@@ -13,7 +13,7 @@ namespace {
 void FillRows(std::int64_t rows, std::int64_t width, const float* row, float* out) {
   ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
     for (std::int64_t r = first; r < last; ++r) std::copy(row, row + width, out + r * width);
-  });
+  }, LeastRows(width));
 }
 
 void AddColumnSums(std::int64_t rows, std::int64_t width, const float* dy, float* dbias) {

@@ -74,7 +74,7 @@ HWY_EXPORT(ScaledSoftmax);
 
 void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets, float* logits,
                   float* loss, float gradient_scale) {
-  ParallelFor(rows, [&](std::int64_t row) {
+  const auto one = [&](std::int64_t row) {
     float* x = logits + row * vocabulary;
     const std::int32_t target = targets[row];
     if (target < 0) {
@@ -89,7 +89,10 @@ void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t
       (vocabulary, static_cast<float>(log_sum), gradient_scale, x);
       x[target] -= gradient_scale;
     }
-  });
+  };
+  ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) one(row);
+  }, LeastRows(vocabulary));
 }
 
 }  // namespace clearhead

@@ -15,7 +15,7 @@ namespace {
 void Add(std::int64_t count, const float* a, const float* b, float* sum) {
   ParallelRanges(count, [&](int, std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) sum[i] = a[i] + b[i];
-  });
+  }, LeastRows(1));
 }
 
 void VisitNorm(const Pass& pass, Tap scale_tap, Tap normalized_tap, std::int64_t layer, float* scale,
@@ -61,11 +61,15 @@ void ProjectHeads(const Pass& pass, std::int64_t layer, const Linear& projection
   });
 }
 
-// d result of every head is d attn_out itself.
-void ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& projection,
-                          const float* d_branch, float* d_z) {
+// d result of every head is d attn_out itself. Where a hook changed a result, W_O is seen through the change:
+// then its gradient is added here, head by head, and true is returned.
+bool ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& projection, const float* z,
+                          const float* d_branch, float* d_z, float* d_weight) {
   const TapId id{Tap::kResult, layer};
-  if (!pass.WantsGradient(id)) return LinearBackwardInput(projection, pass.rows(), d_branch, d_z);
+  if (!pass.WantsGradient(id)) {
+    LinearBackwardInput(projection, pass.rows(), d_branch, d_z);
+    return false;
+  }
   const std::int64_t R = pass.rows(), C = pass.config().width, H = pass.config().heads;
   const std::int64_t D = pass.config().head_size();
   Buffer<float> d_result(R * H * C);
@@ -77,6 +81,12 @@ void ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& pr
     Gemm({R, D, C}, {d_result.data() + h * C, H * C}, {projection.weight + h * D * C, C, Op::kTranspose},
          d_z + h * D, C, /*accumulate=*/false);
   }
+  if (!pass.Changes(id)) return false;
+  for (std::int64_t h = 0; d_weight != nullptr && h < H; ++h) {
+    Gemm({D, C, R}, {z + h * D, C, Op::kTranspose}, {d_result.data() + h * C, H * C},
+         d_weight + h * D * C, C, /*accumulate=*/true);
+  }
+  return true;
 }
 
 // What the MLP reads: resid_mid, or a hook's changed copy of it.
@@ -193,8 +203,12 @@ void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activation
   // mid = pre + attn_out
   const float* d_attn_out = branch_gradient({Tap::kAttnOut, layer});
   // attn_out = z W_O + bias
-  ProjectHeadsBackward(pass, layer, layers.attn_c_proj, d_attn_out, activations.d_z);
-  weight_gradient(layers.attn_c_proj, a.z, d_attn_out, d.attn_c_proj_weight, d.attn_c_proj_bias);
+  if (!ProjectHeadsBackward(pass, layer, layers.attn_c_proj, a.z, d_attn_out, activations.d_z,
+                            d.attn_c_proj_weight)) {
+    weight_gradient(layers.attn_c_proj, a.z, d_attn_out, d.attn_c_proj_weight, d.attn_c_proj_bias);
+  } else if (d.attn_c_proj_bias != nullptr) {
+    for (std::int64_t i = 0; i < R * C; ++i) d.attn_c_proj_bias[i % C] += d_attn_out[i];
+  }
   pass.VisitGradient({Tap::kZ, layer}, Heads(pass, activations.d_z, C));
   // z = attention(q, k, v)
   AttentionLayerBackward(pass, layer, activations);

@@ -28,7 +28,8 @@ void EmbeddingBackward(const Pass& pass, const std::int32_t* ids, Activations& a
                        float* d_wpe) {
   const std::int64_t R = pass.rows(), C = pass.config().width, T = pass.length;
   float* d_position = activations.d_resid;
-  if (pass.WantsGradient({Tap::kPosEmbed, 0})) {
+  // Both have the stream's gradient; a hook that changes one must not change the other.
+  if (pass.WantsGradient({Tap::kPosEmbed, 0}) || pass.WantsGradient({Tap::kEmbed, 0})) {
     std::copy(d_position, d_position + R * C, activations.branch);
     d_position = activations.branch;
     pass.VisitGradient({Tap::kPosEmbed, 0}, pass.Rows(d_position, C));
@@ -45,7 +46,7 @@ void EmbeddingBackward(const Pass& pass, const std::int32_t* ids, Activations& a
         place[i] += d_position[r * C + i];
       }
     }
-  });
+  }, LeastRows(R));
 }
 
 }  // namespace clearhead

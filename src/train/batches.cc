@@ -14,17 +14,14 @@ Batches::Batches(std::span<const std::int32_t> tokens, std::int64_t context, std
   if (count < context + 1) {
     Fail("the text is {} tokens long; a context of {} needs at least {}", count, context, context + 1);
   }
-  // Room for an offset of up to context-1, unless the text has a single window.
-  windows_ = std::max<std::int64_t>(1, (count - 1) / context - 1);
-  order_.resize(static_cast<std::size_t>(windows_));
+  stretches_ = (count - 1) / context;
+  last_start_ = count - 1 - context;
+  order_.resize(static_cast<std::size_t>(stretches_));
 }
 
 void Batches::StartEpoch(std::int64_t epoch) {
   epoch_ = epoch;
-  RandomStream random(HashCoordinates(seed_, {static_cast<std::uint64_t>(epoch)}));
-  const std::int64_t slack = static_cast<std::int64_t>(tokens_.size()) - 1 - windows_ * context_;
-  offset_ = static_cast<std::int64_t>(
-      random.Below(static_cast<std::uint64_t>(std::min(slack, context_ - 1) + 1)));
+  RandomStream random(HashCoordinates(seed_, {0, static_cast<std::uint64_t>(epoch)}));
   std::iota(order_.begin(), order_.end(), 0);
   for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
 }
@@ -32,9 +29,12 @@ void Batches::StartEpoch(std::int64_t epoch) {
 void Batches::Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs, std::int32_t* targets) {
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t sample = first + b;
-    if (sample / windows_ != epoch_) StartEpoch(sample / windows_);
-    const std::int64_t window = order_[static_cast<std::size_t>(sample % windows_)];
-    const std::int32_t* from = tokens_.data() + offset_ + window * context_;
+    if (sample / stretches_ != epoch_) StartEpoch(sample / stretches_);
+    const std::int64_t stretch = order_[static_cast<std::size_t>(sample % stretches_)];
+    const std::uint64_t place = HashCoordinates(seed_, {1, static_cast<std::uint64_t>(sample)});
+    const std::int64_t start =
+        stretch * context_ + static_cast<std::int64_t>(place % static_cast<std::uint64_t>(context_));
+    const std::int32_t* from = tokens_.data() + std::min(start, last_start_);
     std::copy(from, from + context_, inputs + b * context_);
     std::copy(from + 1, from + context_ + 1, targets + b * context_);
   }

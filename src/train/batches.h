@@ -8,8 +8,10 @@
 
 namespace clearhead {
 
-// The stream is cut into windows of `context` inputs and their next tokens. Every epoch starts the cuts at
-// another offset and visits the windows in another order; each window comes once per epoch.
+// The stream is cut into stretches of `context` tokens, which every epoch visits once in another order; a
+// sample starts at a random place inside its stretch. (One offset for a whole epoch would lock the phase
+// of texts with a period, such as lists of sums, to the positions, and shift it at every epoch: the loss
+// then jumps.)
 class Batches {
  public:
   // Throws Error if the stream is shorter than one window.
@@ -18,7 +20,7 @@ class Batches {
   // Fills inputs and targets [batch, context] with samples first .. first+batch-1.
   void Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs, std::int32_t* targets);
 
-  std::int64_t windows_per_epoch() const { return windows_; }
+  std::int64_t samples_per_epoch() const { return stretches_; }
 
  private:
   void StartEpoch(std::int64_t epoch);
@@ -26,9 +28,9 @@ class Batches {
   std::span<const std::int32_t> tokens_;
   std::int64_t context_;
   std::uint64_t seed_;
-  std::int64_t windows_ = 0;
+  std::int64_t stretches_ = 0;
+  std::int64_t last_start_ = 0;  // of the last whole window
   std::int64_t epoch_ = -1;
-  std::int64_t offset_ = 0;
   std::vector<std::int32_t> order_;
 };
 

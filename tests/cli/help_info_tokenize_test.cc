@@ -17,7 +17,8 @@ std::vector<std::string> Commands() {
   at += 13;
   while (at < help.size() && help.compare(at, 2, "  ") == 0) {
     const std::size_t end = help.find('\n', at);
-    if (help[at + 2] != ' ') commands.push_back(help.substr(at + 2, help.find(' ', at + 2) - at - 2));
+    if (help[at + 2] != ' ')
+      commands.push_back(help.substr(at + 2, help.find(' ', at + 2) - at - 2));
     at = end + 1;
   }
   return commands;
@@ -138,8 +139,7 @@ TEST_F(Tokenize, EmptyTextHasNoTokens) {
 
 TEST_F(Tokenize, DecodeGivesTheTextBack) {
   const std::string text = "The other naïve cat <|endoftext|>\n";
-  std::string ids;
-  for (const std::int32_t id : tokenizer().Encode(text)) ids += (ids.empty() ? "" : ",") + std::to_string(id);
+  const std::string ids = IdList(tokenizer().Encode(text));
   EXPECT_EQ(SucceedJson({"tokenize", model(), "--decode", ids})["text"], text);
   EXPECT_EQ(Succeed({"tokenize", model(), "--decode", ids}).out, text + "\n");
 }
@@ -155,17 +155,32 @@ TEST_F(Tokenize, RefusesWhatItCannotDo) {
   ExpectFailure({"tokenize", model(), "--decode", "99999999999"}, 2, {"'99999999999'"});
   ExpectFailure({"tokenize", model(), "--decode", "290"}, 1, {"290"});
   ExpectFailure({"tokenize", model(), "--decode", "-1"}, 1, {"-1"});
-  ExpectFailure({"tokenize", GoldenModel("a").string(), "--text", "a"}, 1, {GoldenModel("a").string()});
+  ExpectFailure({"tokenize", GoldenModel("a").string(), "--text", "a"}, 1,
+                {GoldenModel("a").string()});
   ExpectFailure({"tokenize", model(), "--text", "a"}, 1, {"standard output"}, {.out = "/dev/full"});
 }
 
 TEST(TokenizeGpt2, MatchesHuggingFace) {
   const std::filesystem::path folder = std::filesystem::path(CLEARHEAD_FETCHED_DATA) / "gpt2";
   ASSERT_TRUE(std::filesystem::exists(folder / "vocab.json"))
-      << "GPT-2's vocabulary is not in " << folder << ": run scripts/fetch-test-data with the build folder";
-  const Json json = SucceedJson({"tokenize", folder.string(), "--text", "Hello world, it isn't 1984.<|endoftext|>"});
-  EXPECT_EQ(json["ids"], Json({15496, 995, 11, 340, 2125, 470, 12844, 13, 50256}));
-  EXPECT_EQ(SucceedJson({"tokenize", folder.string(), "--decode", "15496,995"})["text"], "Hello world");
+      << "GPT-2's vocabulary is not in " << folder
+      << ": run scripts/fetch-test-data with the build folder";
+  const Json golden =
+      ReadJsonFile(std::filesystem::path(CLEARHEAD_TEST_DATA) / "tokenizer/encode.json");
+  std::string category;
+  for (const Json& c : golden["cases"]) {  // one of each category: text_test has them all
+    if (c["category"] == category) continue;
+    category = c["category"].get<std::string>();
+    const std::string text = c["text"].get<std::string>();
+    EXPECT_EQ(SucceedJson({"tokenize", folder.string(), "-"}, {.text = text})["ids"], c["ids"])
+        << category;
+    EXPECT_EQ(
+        SucceedJson({"tokenize", folder.string(), "-", "--no-special"}, {.text = text})["ids"],
+        c["ids_no_special"])
+        << category;
+  }
+  EXPECT_EQ(SucceedJson({"tokenize", folder.string(), "--decode", "15496,995"})["text"],
+            "Hello world");
 }
 
 }  // namespace

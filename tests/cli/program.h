@@ -40,17 +40,19 @@ struct ProgramRun {
 };
 
 struct ProgramInput {
-  std::string text = {};                          // standard input
-  std::string out = {};                           // a file for stdout (then not captured), e.g. /dev/full
-  bool close_out = false;                         // start with stdout closed
-  std::filesystem::path folder = {};              // working folder
+  std::string text = {};              // standard input
+  std::string out = {};               // a file for stdout (then not captured), e.g. /dev/full
+  bool close_out = false;             // start with stdout closed
+  std::filesystem::path folder = {};  // working folder
   std::chrono::seconds limit{120};
 };
 
-inline ProgramRun RunProgram(const std::vector<std::string>& arguments, const ProgramInput& input = {}) {
+inline ProgramRun RunProgram(const std::vector<std::string>& arguments,
+                             const ProgramInput& input = {}) {
   const TemporaryFolder files;
   WriteFile(files / "in", input.text);
-  const std::string in = files / "in", out = input.out.empty() ? (files / "out").string() : input.out,
+  const std::string in = files / "in",
+                    out = input.out.empty() ? (files / "out").string() : input.out,
                     err = files / "err";
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -69,7 +71,8 @@ inline ProgramRun RunProgram(const std::vector<std::string>& arguments, const Pr
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t process = -1;
-  const int failed = ::posix_spawn(&process, CLEARHEAD_PROGRAM, &actions, nullptr, argv.data(), environ);
+  const int failed =
+      ::posix_spawn(&process, CLEARHEAD_PROGRAM, &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) throw std::runtime_error("cannot start " CLEARHEAD_PROGRAM);
 
@@ -92,7 +95,8 @@ inline ProgramRun RunProgram(const std::vector<std::string>& arguments, const Pr
 }
 
 // A run that must succeed and say nothing on stderr, which is no terminal here.
-inline ProgramRun Succeed(const std::vector<std::string>& arguments, const ProgramInput& input = {}) {
+inline ProgramRun Succeed(const std::vector<std::string>& arguments,
+                          const ProgramInput& input = {}) {
   ProgramRun run = RunProgram(arguments, input);
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(run.err, "");
@@ -106,7 +110,8 @@ inline Json SucceedJson(std::vector<std::string> arguments, const ProgramInput& 
   return run.out.empty() ? Json() : ParseJson(run.out, "stdout");
 }
 
-// A run that must end with `code`, one line on stderr that has all `parts` in it, and nothing on stdout.
+// A run that must end with `code`, one line on stderr that has all `parts` in it, and nothing on
+// stdout.
 inline void ExpectFailure(const std::vector<std::string>& arguments, int code,
                           const std::vector<std::string>& parts, const ProgramInput& input = {}) {
   const ProgramRun run = RunProgram(arguments, input);
@@ -117,7 +122,8 @@ inline void ExpectFailure(const std::vector<std::string>& arguments, int code,
   EXPECT_TRUE(run.err.ends_with("\n")) << run.err;
   EXPECT_EQ(run.err.find("internal error"), std::string::npos) << run.err;
   for (const std::string& part : parts) {
-    EXPECT_NE(run.err.find(part), std::string::npos) << "'" << run.err << "' lacks '" << part << "'";
+    EXPECT_NE(run.err.find(part), std::string::npos)
+        << "'" << run.err << "' lacks '" << part << "'";
   }
 }
 

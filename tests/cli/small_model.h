@@ -1,7 +1,9 @@
 // A folder with a small random model and a tokenizer of its own: everything a command needs.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,11 @@
 #include "text/tokenizer.h"
 
 namespace clearhead {
+
+// "15496,995"
+inline std::string IdList(std::span<const std::int32_t> ids) {
+  return fmt::format("{}", fmt::join(ids, ","));
+}
 
 inline std::string SmallText() {
   std::string text;

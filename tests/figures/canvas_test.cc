@@ -5,6 +5,7 @@
 
 #include <array>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,8 +68,15 @@ TEST(Canvas, SameDrawingSameBytes) {
     EXPECT_EQ(ReadFile(folder / ("a." + type)), ReadFile(folder / ("b." + type))) << type;
   }
   EXPECT_THAT(ReadFile(folder / "a.pdf"), Not(HasSubstr("CreationDate")));
-  // Two images keep two names.
-  EXPECT_THAT(ReadFile(folder / "a.svg"), HasSubstr("<image id=\"image"));
+  // Two images keep two names, and each name is used.
+  const std::string svg = ReadFile(folder / "a.svg");
+  std::set<std::string> names;
+  for (std::size_t at = 0; (at = svg.find("<image id=\"", at)) != std::string::npos;) {
+    at += 11;
+    names.insert(svg.substr(at, svg.find('"', at) - at));
+  }
+  EXPECT_EQ(names.size(), 2u);
+  for (const std::string& name : names) EXPECT_THAT(svg, HasSubstr("xlink:href=\"#" + name + "\""));
 }
 
 TEST(Canvas, RefusesOtherExtensions) {

@@ -69,13 +69,18 @@ TEST(Config, ScalesAndCounts) {
   EXPECT_FLOAT_EQ(config.AttentionScale(2), 1.0f / std::sqrt(5.0f) / 3.0f);
   config.scale_attention = false;
   EXPECT_FLOAT_EQ(config.AttentionScale(0), 1.0f);
-  const std::int64_t block = 4 * 10 + (10 * 30 + 30) + (10 * 10 + 10) + (10 * 40 + 40) + (40 * 10 + 10);
+  const std::int64_t block =
+      4 * 10 + (10 * 30 + 30) + (10 * 10 + 10) + (10 * 40 + 40) + (40 * 10 + 10);
   EXPECT_EQ(config.ParameterCount(), 31 * 10 + 16 * 10 + 3 * block + 2 * 10);
   config.tied = false;
   EXPECT_EQ(config.ParameterCount(), 2 * 31 * 10 + 16 * 10 + 3 * block + 2 * 10);
   // GPT-2 itself.
-  const Gpt2Config gpt2 = ParseConfig({{"n_layer", 12}, {"n_head", 12}, {"n_embd", 768},
-                                       {"vocab_size", 50257}, {"n_positions", 1024}}, "x");
+  const Gpt2Config gpt2 = ParseConfig({{"n_layer", 12},
+                                       {"n_head", 12},
+                                       {"n_embd", 768},
+                                       {"vocab_size", 50257},
+                                       {"n_positions", 1024}},
+                                      "x");
   EXPECT_EQ(gpt2.ParameterCount(), 124439808);
 }
 
@@ -124,7 +129,8 @@ TEST(Config, RefusesByName) {
   for (const Case& c : cases) {
     const std::string message = ErrorOf([&] { ParseConfig(c.json, "the/config.json"); });
     EXPECT_TRUE(message.starts_with("the/config.json")) << c.json << ": " << message;
-    EXPECT_NE(message.find(c.part), std::string::npos) << "'" << message << "' lacks '" << c.part << "'";
+    EXPECT_NE(message.find(c.part), std::string::npos)
+        << "'" << message << "' lacks '" << c.part << "'";
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
 }
@@ -134,7 +140,8 @@ TEST(Config, RefusesHugeAndBrokenFiles) {
   const auto refusal = [&] { return ErrorOf([&] { ReadConfig(folder.path()); }); };
   EXPECT_NE(refusal().find("config.json"), std::string::npos);
   WriteFile(folder / "config.json", "{\"n_layer\": 3,");
-  EXPECT_NE(refusal().find("config.json: not valid JSON at line 1"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("config.json: not valid JSON at line 1"), std::string::npos)
+      << refusal();
   WriteFile(folder / "config.json", "{\"n_layer\": 3, \"n_layer\": 4}");
   EXPECT_NE(refusal().find("'n_layer' appears twice"), std::string::npos) << refusal();
   WriteFile(folder / "config.json", std::string((1 << 20) + 1, ' '));

@@ -18,8 +18,8 @@ struct Slow {
   std::vector<double> probability;
 };
 
-Slow SlowEvaluation(const Gpt2& model, const std::vector<std::int32_t>& tokens, std::int64_t context,
-                    std::int64_t predictions) {
+Slow SlowEvaluation(const Gpt2& model, const std::vector<std::int32_t>& tokens,
+                    std::int64_t context, std::int64_t predictions) {
   const Gpt2Config& config = model.config;
   Slow slow;
   slow.open.resize(static_cast<std::size_t>(config.layers * config.heads));
@@ -62,7 +62,8 @@ TEST(Evaluate, FollowsTheDefinition) {
       const std::vector<std::int32_t> tokens = RandomIds(config, count, 42);
       for (const std::int64_t context : {0, 1, 5, 16, 17}) {
         for (const std::int64_t max_tokens : {0, 1, 13, 1000}) {
-          SCOPED_TRACE(fmt::format("{} tokens, context {}, at most {}", count, context, max_tokens));
+          SCOPED_TRACE(
+              fmt::format("{} tokens, context {}, at most {}", count, context, max_tokens));
           const Evaluation result =
               Evaluate(model, tokens, {.context = context, .max_tokens = max_tokens});
           const std::int64_t window = context == 0 ? 17 : context;
@@ -84,7 +85,8 @@ TEST(Evaluate, FollowsTheDefinition) {
           EXPECT_EQ(result.open_edges, slow.open);
           ASSERT_EQ(result.gate_probability.size(), slow.probability.size());
           for (std::size_t i = 0; i < slow.probability.size(); ++i) {
-            EXPECT_NEAR(result.gate_probability[i], slow.probability[i], 1e-6 * (1.0 + slow.probability[i]));
+            EXPECT_NEAR(result.gate_probability[i], slow.probability[i],
+                        1e-6 * (1.0 + slow.probability[i]));
           }
         }
       }
@@ -99,13 +101,14 @@ TEST(Evaluate, DoesNotDependOnTheBatch) {
     const Evaluation expected = Evaluate(model, tokens, {.context = 7, .batch_tokens = 1});
     for (const std::int64_t batch_tokens : {7, 13, 14, 35, 64, 1 << 20}) {
       std::int64_t done = 0, total = 0;
-      const Evaluation result =
-          Evaluate(model, tokens, {.context = 7, .batch_tokens = batch_tokens,
-                                   .progress = [&](std::int64_t d, std::int64_t t) {
-                                     EXPECT_GT(d, done);
-                                     done = d;
-                                     total = t;
-                                   }});
+      const Evaluation result = Evaluate(model, tokens,
+                                         {.context = 7,
+                                          .batch_tokens = batch_tokens,
+                                          .progress = [&](std::int64_t d, std::int64_t t) {
+                                            EXPECT_GT(d, done);
+                                            done = d;
+                                            total = t;
+                                          }});
       EXPECT_NEAR(result.loss, expected.loss, 1e-6);
       EXPECT_EQ(result.windows, 15);
       EXPECT_EQ(result.tokens, 99);

@@ -36,8 +36,11 @@ TEST(KeyValueCache, PiecesGiveTheLogitsOfTheWhole) {
     const std::vector<std::int32_t> ids = RandomIds(config, 17, 32);
     for (const GateRun& gates : {GateRun{}, sampled, GateRun{.open = true}}) {
       const std::vector<float> whole = RunModel(model, ids, 1, {.gates = gates}).logits;
-      for (const std::vector<std::int64_t>& pieces :
-           {std::vector<std::int64_t>{17}, {16, 1}, {1, 16}, {5, 1, 7, 1, 1, 2}, std::vector<std::int64_t>(17, 1)}) {
+      for (const std::vector<std::int64_t>& pieces : {std::vector<std::int64_t>{17},
+                                                      {16, 1},
+                                                      {1, 16},
+                                                      {5, 1, 7, 1, 1, 2},
+                                                      std::vector<std::int64_t>(17, 1)}) {
         EXPECT_LE(MaxRelativeDifference(CachedLogits(model, ids, pieces, gates), whole), 2e-6);
       }
     }
@@ -96,8 +99,9 @@ TEST(Generate, EndsWhereItShould) {
 
   // A full prompt leaves no room; a longer one is refused.
   EXPECT_EQ(Generate(model, RandomIds(model.config, 17, 1), {}).new_tokens, 0);
-  EXPECT_NE(ErrorOf([&] { Generate(model, RandomIds(model.config, 18, 1), {}); }).find("17 positions"),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf([&] { Generate(model, RandomIds(model.config, 18, 1), {}); }).find("17 positions"),
+      std::string::npos);
   EXPECT_NE(ErrorOf([&] { Generate(model, {}, {}); }).find("no tokens"), std::string::npos);
   EXPECT_NE(ErrorOf([&] { Generate(model, {23}, {}); }).find("token id 23"), std::string::npos);
 }
@@ -119,8 +123,10 @@ TEST(Generate, SamplesDependOnTheSeedAlone) {
   EXPECT_EQ(Generate(model, {2}, one).ids, Generate(model, {2}, {.max_new = 16}).ids);
 }
 
-// Uniform numbers on a grid of n cells fall into each token's share to within one cell at either end.
-std::vector<double> Shares(const std::vector<float>& logits, const GenerateOptions& options, int n) {
+// Uniform numbers on a grid of n cells fall into each token's share to within one cell at either
+// end.
+std::vector<double> Shares(const std::vector<float>& logits, const GenerateOptions& options,
+                           int n) {
   std::vector<double> shares(logits.size(), 0.0);
   for (int i = 0; i < n; ++i) {
     ++shares[static_cast<std::size_t>(SampleToken(logits, options, (i + 0.5) / n))];
@@ -136,14 +142,17 @@ TEST(SampleToken, DrawsFromTheTemperedSoftmax) {
       SCOPED_TRACE(fmt::format("temperature {} top-k {}", temperature, top_k));
       std::vector<std::size_t> order(logits.size());
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logits[a] > logits[b]; });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](auto a, auto b) { return logits[a] > logits[b]; });
       if (top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(top_k)));
       std::vector<double> expected(logits.size(), 0.0);
       double sum = 0.0;
       for (const std::size_t token : order) sum += std::exp(logits[token] / temperature);
-      for (const std::size_t token : order) expected[token] = std::exp(logits[token] / temperature) / sum;
+      for (const std::size_t token : order)
+        expected[token] = std::exp(logits[token] / temperature) / sum;
       const int n = 20000;
-      const std::vector<double> shares = Shares(logits, {.temperature = temperature, .top_k = top_k}, n);
+      const std::vector<double> shares =
+          Shares(logits, {.temperature = temperature, .top_k = top_k}, n);
       for (std::size_t token = 0; token < logits.size(); ++token) {
         EXPECT_NEAR(shares[token], expected[token], 2.0 / n) << token;
       }

@@ -11,16 +11,19 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kLength = 11;
 
-struct Setup {
-  explicit Setup(const Gpt2Config& c, std::uint64_t seed = 21)
+struct Subject {
+  explicit Subject(const Gpt2Config& c, std::uint64_t seed = 21)
       : config(c), model(LivelyModel(c, seed)), ids(RandomIds(c, kBatch * kLength, seed + 1)) {}
 
   ModelRun Run(std::vector<Intervention> interventions, std::vector<TapId> taps = {},
                bool gradients = false) const {
     return RunModel(model, ids, kBatch,
-                    {.taps = std::move(taps), .gradients = gradients, .interventions = std::move(interventions)});
+                    {.taps = std::move(taps),
+                     .gradients = gradients,
+                     .interventions = std::move(interventions)});
   }
-  std::vector<float> LogitsOf(std::int64_t sequence, std::int64_t position, const ModelRun& run) const {
+  std::vector<float> LogitsOf(std::int64_t sequence, std::int64_t position,
+                              const ModelRun& run) const {
     const auto first = run.logits.begin() + (sequence * kLength + position) * config.vocabulary;
     return {first, first + config.vocabulary};
   }
@@ -47,10 +50,10 @@ Intervention Scale(TapId tap, float factor) {
 
 TEST(Intervention, OwnValueChangesNothing) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
-    const ModelRun plain = setup.Run({}, AllTaps(config));
+    const Subject subject(config);
+    const ModelRun plain = subject.Run({}, AllTaps(config));
     for (const TapId tap : Changeable(config)) {
-      const ModelRun patched = setup.Run({WithValues(tap, Change::kSet, plain.taps.at(tap))});
+      const ModelRun patched = subject.Run({WithValues(tap, Change::kSet, plain.taps.at(tap))});
       EXPECT_LE(MaxRelativeDifference(patched.logits, plain.logits), 2e-6) << TapName(tap);
     }
   }
@@ -59,10 +62,10 @@ TEST(Intervention, OwnValueChangesNothing) {
 // The other side of the coin: every tap that can be changed has an effect when it is.
 TEST(Intervention, ZeroAtEveryTapHasAnEffect) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
-    const ModelRun plain = setup.Run({});
+    const Subject subject(config);
+    const ModelRun plain = subject.Run({});
     for (const TapId tap : Changeable(config)) {
-      const ModelRun zeroed = setup.Run({{.tap = tap}}, {tap});
+      const ModelRun zeroed = subject.Run({{.tap = tap}}, {tap});
       EXPECT_GT(MaxRelativeDifference(zeroed.logits, plain.logits), 1e-3) << TapName(tap);
       for (const float value : zeroed.taps.at(tap).values) ASSERT_EQ(value, 0.0f) << TapName(tap);
     }
@@ -71,7 +74,7 @@ TEST(Intervention, ZeroAtEveryTapHasAnEffect) {
 
 TEST(Intervention, ZeroHeadIsZeroRowsOfTheProjection) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
+    const Subject subject(config);
     const std::int64_t D = config.head_size(), C = config.width;
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       for (std::int64_t head = 0; head < config.heads; ++head) {
@@ -80,10 +83,11 @@ TEST(Intervention, ZeroHeadIsZeroRowsOfTheProjection) {
                             .blocks[static_cast<std::size_t>(layer)]
                             .attn_c_proj_weight;
         std::fill(weight + head * D * C, weight + (head + 1) * D * C, 0.0f);
-        const ModelRun expected = RunModel(ModelOf(config, parameters), setup.ids, kBatch);
+        const ModelRun expected = RunModel(ModelOf(config, parameters), subject.ids, kBatch);
         for (const Tap tap : {Tap::kZ, Tap::kResult}) {
-          const ModelRun zeroed = setup.Run({{.tap = {tap, layer}, .heads = {head}}});
-          EXPECT_LE(MaxRelativeDifference(zeroed.logits, expected.logits), 2e-6) << layer << " " << head;
+          const ModelRun zeroed = subject.Run({{.tap = {tap, layer}, .heads = {head}}});
+          EXPECT_LE(MaxRelativeDifference(zeroed.logits, expected.logits), 2e-6)
+              << layer << " " << head;
         }
       }
     }
@@ -91,33 +95,34 @@ TEST(Intervention, ZeroHeadIsZeroRowsOfTheProjection) {
 }
 
 TEST(Intervention, ResidualStreamOfAnotherPromptGivesItsLogits) {
-  const Setup setup(OddConfig());
-  const std::vector<std::int32_t> other = RandomIds(setup.config, kBatch * kLength, 99);
+  const Subject subject(OddConfig());
+  const std::vector<std::int32_t> other = RandomIds(subject.config, kBatch * kLength, 99);
   const TapId tap{Tap::kResidPre, 0};
-  const ModelRun donor = RunModel(setup.model, other, kBatch, {.taps = {tap}});
-  const ModelRun patched = setup.Run({WithValues(tap, Change::kSet, donor.taps.at(tap))});
+  const ModelRun donor = RunModel(subject.model, other, kBatch, {.taps = {tap}});
+  const ModelRun patched = subject.Run({WithValues(tap, Change::kSet, donor.taps.at(tap))});
   EXPECT_EQ(patched.logits, donor.logits);
-  EXPECT_NE(patched.logits, setup.Run({}).logits);
+  EXPECT_NE(patched.logits, subject.Run({}).logits);
 }
 
 TEST(Intervention, IdentityPatternPassesValuesOn) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
-    Intervention identity{.tap = {Tap::kPattern, 1}, .change = Change::kSet,
+    const Subject subject(config);
+    Intervention identity{.tap = {Tap::kPattern, 1},
+                          .change = Change::kSet,
                           .values_shape = {1, 1, kLength, kLength}};
     identity.values.assign(kLength * kLength, 0.0f);
     for (std::size_t i = 0; i < kLength; ++i) identity.values[i * (kLength + 1)] = 1.0f;
-    const ModelRun run = setup.Run({identity}, {{Tap::kV, 1}, {Tap::kZ, 1}});
+    const ModelRun run = subject.Run({identity}, {{Tap::kV, 1}, {Tap::kZ, 1}});
     EXPECT_EQ(run.taps.at({Tap::kZ, 1}).values, run.taps.at({Tap::kV, 1}).values);
   }
 }
 
 TEST(Intervention, ScaleAndAddAgree) {
-  const Setup setup(OddConfig());
+  const Subject subject(OddConfig());
   for (const TapId tap : {TapId{Tap::kMlpOut, 0}, TapId{Tap::kQ, 1}, TapId{Tap::kPattern, 0}}) {
-    const ModelRun plain = setup.Run({}, {tap});
-    const ModelRun scaled = setup.Run({Scale(tap, 2.0f)});
-    const ModelRun added = setup.Run({WithValues(tap, Change::kAdd, plain.taps.at(tap))});
+    const ModelRun plain = subject.Run({}, {tap});
+    const ModelRun scaled = subject.Run({Scale(tap, 2.0f)});
+    const ModelRun added = subject.Run({WithValues(tap, Change::kAdd, plain.taps.at(tap))});
     EXPECT_LE(MaxRelativeDifference(scaled.logits, added.logits), 2e-6) << TapName(tap);
     EXPECT_GT(MaxRelativeDifference(scaled.logits, plain.logits), 1e-3) << TapName(tap);
   }
@@ -125,25 +130,27 @@ TEST(Intervention, ScaleAndAddAgree) {
 
 // In order: doubling what was set is not setting what was doubled.
 TEST(Intervention, AreAppliedInOrder) {
-  const Setup setup(OddConfig());
+  const Subject subject(OddConfig());
   const TapId tap{Tap::kAttnOut, 1};
-  const Intervention set{.tap = tap, .change = Change::kSet, .values = {0.5f}, .values_shape = {1, 1, 1}};
-  const ModelRun set_first = setup.Run({set, Scale(tap, 2.0f)}, {tap});
-  const ModelRun scaled_first = setup.Run({Scale(tap, 2.0f), set}, {tap});
+  const Intervention set{
+      .tap = tap, .change = Change::kSet, .values = {0.5f}, .values_shape = {1, 1, 1}};
+  const ModelRun set_first = subject.Run({set, Scale(tap, 2.0f)}, {tap});
+  const ModelRun scaled_first = subject.Run({Scale(tap, 2.0f), set}, {tap});
   for (const float value : set_first.taps.at(tap).values) ASSERT_EQ(value, 1.0f);
   for (const float value : scaled_first.taps.at(tap).values) ASSERT_EQ(value, 0.5f);
 }
 
 TEST(Intervention, OneSequenceAndPosition) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
-    const ModelRun plain = setup.Run({});
-    for (const Tap tap : {Tap::kResidPre, Tap::kZ, Tap::kMlpPost, Tap::kK, Tap::kPattern, Tap::kQInput}) {
-      const ModelRun changed = setup.Run({{.tap = {tap, 0}, .sequences = {1}, .positions = {4}}});
+    const Subject subject(config);
+    const ModelRun plain = subject.Run({});
+    for (const Tap tap :
+         {Tap::kResidPre, Tap::kZ, Tap::kMlpPost, Tap::kK, Tap::kPattern, Tap::kQInput}) {
+      const ModelRun changed = subject.Run({{.tap = {tap, 0}, .sequences = {1}, .positions = {4}}});
       for (std::int64_t b = 0; b < kBatch; ++b) {
         for (std::int64_t t = 0; t < kLength; ++t) {
           const double difference =
-              MaxRelativeDifference(setup.LogitsOf(b, t, changed), setup.LogitsOf(b, t, plain));
+              MaxRelativeDifference(subject.LogitsOf(b, t, changed), subject.LogitsOf(b, t, plain));
           if (b == 1 && t == 4) {
             EXPECT_GT(difference, 1e-4) << TapName({tap, 0});
           } else if (b == 0 || t < 4) {  // another sequence, or before the change
@@ -157,11 +164,11 @@ TEST(Intervention, OneSequenceAndPosition) {
 
 // hook_attn_scores and hook_pattern of one query and key: exactly that element.
 TEST(Intervention, OneQueryAndKey) {
-  const Setup setup(OddConfig());
+  const Subject subject(OddConfig());
   const TapId tap{Tap::kPattern, 1};
-  const ModelRun plain = setup.Run({}, {tap});
-  const ModelRun changed =
-      setup.Run({{.tap = tap, .sequences = {1}, .positions = {6}, .heads = {2}, .keys = {3, 5}}}, {tap});
+  const ModelRun plain = subject.Run({}, {tap});
+  const ModelRun changed = subject.Run(
+      {{.tap = tap, .sequences = {1}, .positions = {6}, .heads = {2}, .keys = {3, 5}}}, {tap});
   std::vector<float> expected = plain.taps.at(tap).values;
   for (const std::size_t key : {3, 5}) {
     float& weight = expected[((1 * 3 + 2) * kLength + 6) * kLength + key];
@@ -173,12 +180,12 @@ TEST(Intervention, OneQueryAndKey) {
 
 TEST(Intervention, SplitInputOfOneHeadReachesThatHeadOnly) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
+    const Subject subject(config);
     const TapId z{Tap::kZ, 1};
-    const ModelRun plain = setup.Run({}, {z});
+    const ModelRun plain = subject.Run({}, {z});
     for (const Tap input : {Tap::kQInput, Tap::kKInput, Tap::kVInput}) {
       for (std::int64_t head = 0; head < config.heads; ++head) {
-        const ModelRun changed = setup.Run({{.tap = {input, 1}, .heads = {head}}}, {z});
+        const ModelRun changed = subject.Run({{.tap = {input, 1}, .heads = {head}}}, {z});
         const auto& before = plain.taps.at(z).values;
         const auto& after = changed.taps.at(z).values;
         std::vector<double> difference(static_cast<std::size_t>(config.heads), 0.0);
@@ -199,40 +206,45 @@ TEST(Intervention, SplitInputOfOneHeadReachesThatHeadOnly) {
   }
 }
 
-// All three inputs of all heads set to another prompt's stream: attention computes what it did there.
+// All three inputs of all heads set to another prompt's stream: attention computes what it did
+// there.
 TEST(Intervention, SplitInputsTogetherAreTheCommonInput) {
-  const Setup setup(OddConfig());
+  const Subject subject(OddConfig());
   const std::vector<TapId> inputs = {{Tap::kQInput, 1}, {Tap::kKInput, 1}, {Tap::kVInput, 1}};
   std::vector<TapId> taps = inputs;
   taps.push_back({Tap::kAttnOut, 1});
-  const ModelRun donor =
-      RunModel(setup.model, RandomIds(setup.config, kBatch * kLength, 77), kBatch, {.taps = taps});
+  const ModelRun donor = RunModel(subject.model, RandomIds(subject.config, kBatch * kLength, 77),
+                                  kBatch, {.taps = taps});
   std::vector<Intervention> patches;
-  for (const TapId tap : inputs) patches.push_back(WithValues(tap, Change::kSet, donor.taps.at(tap)));
-  const ModelRun patched = setup.Run(patches, {{Tap::kAttnOut, 1}});
+  for (const TapId tap : inputs)
+    patches.push_back(WithValues(tap, Change::kSet, donor.taps.at(tap)));
+  const ModelRun patched = subject.Run(patches, {{Tap::kAttnOut, 1}});
   EXPECT_LE(MaxRelativeDifference(patched.taps.at({Tap::kAttnOut, 1}).values,
                                   donor.taps.at({Tap::kAttnOut, 1}).values),
             2e-6);
 }
 
 TEST(Intervention, OpenMaskIsTheDenseModel) {
-  const Setup setup(GatedConfig());
+  const Subject subject(GatedConfig());
   std::vector<Intervention> open;
-  for (std::int64_t layer = 0; layer < setup.config.layers; ++layer) {
-    open.push_back({.tap = {Tap::kSparseMask, layer}, .change = Change::kSet, .values = {1.0f},
+  for (std::int64_t layer = 0; layer < subject.config.layers; ++layer) {
+    open.push_back({.tap = {Tap::kSparseMask, layer},
+                    .change = Change::kSet,
+                    .values = {1.0f},
                     .values_shape = {1, 1, 1, 1}});
   }
-  const ModelRun dense = RunModel(setup.model, setup.ids, kBatch, {.gates = {.open = true}});
-  EXPECT_LE(MaxRelativeDifference(setup.Run(open).logits, dense.logits), 2e-6);
-  EXPECT_GT(MaxRelativeDifference(setup.Run({}).logits, dense.logits), 1e-3);
+  const ModelRun dense = RunModel(subject.model, subject.ids, kBatch, {.gates = {.open = true}});
+  EXPECT_LE(MaxRelativeDifference(subject.Run(open).logits, dense.logits), 2e-6);
+  EXPECT_GT(MaxRelativeDifference(subject.Run({}).logits, dense.logits), 1e-3);
 }
 
 // A closed gate takes its weight away and gives it to nobody.
 TEST(Intervention, ClosedMaskIsNotRenormalised) {
-  const Setup setup(GatedConfig());
+  const Subject subject(GatedConfig());
   const TapId pattern{Tap::kPattern, 0};
-  const ModelRun plain = setup.Run({}, {pattern});
-  const ModelRun closed = setup.Run({{.tap = {Tap::kSparseMask, 0}, .heads = {1}, .keys = {0}}}, {pattern});
+  const ModelRun plain = subject.Run({}, {pattern});
+  const ModelRun closed =
+      subject.Run({{.tap = {Tap::kSparseMask, 0}, .heads = {1}, .keys = {0}}}, {pattern});
   std::vector<float> expected = plain.taps.at(pattern).values;
   double taken = 0.0;
   for (std::size_t row = 0; row < kBatch * 3 * kLength; ++row) {
@@ -250,7 +262,8 @@ TEST(Intervention, RefusesWhatDoesNotFit) {
     return ErrorOf([&] { CheckIntervention(intervention, config, kBatch, kLength); });
   };
   const auto expect = [&](const Intervention& intervention, std::string_view part) {
-    EXPECT_NE(refused(intervention).find(part), std::string::npos) << refused(intervention) << " | " << part;
+    EXPECT_NE(refused(intervention).find(part), std::string::npos)
+        << refused(intervention) << " | " << part;
   };
   EXPECT_EQ(refused({.tap = {Tap::kZ, 1}, .heads = {0, 2}}), "");
   expect({.tap = {Tap::kLn1Scale, 0}}, "blocks.0.ln1.hook_scale can be read but not changed");
@@ -264,15 +277,20 @@ TEST(Intervention, RefusesWhatDoesNotFit) {
   expect({.tap = {Tap::kZ, 0}, .keys = {0}}, "no keys");
   expect({.tap = {Tap::kSparseMask, 0}}, "gate");
   expect({.tap = {Tap::kZ, 0}, .change = Change::kSet}, "do not fit");
-  expect({.tap = {Tap::kZ, 0}, .change = Change::kAdd, .values = {1, 2}, .values_shape = {1, 1, 1, 2}},
-         "do not fit");
-  expect({.tap = {Tap::kZ, 0}, .change = Change::kScale, .values = {1, 2}, .values_shape = {1, 1, 1, 1}},
+  expect(
+      {.tap = {Tap::kZ, 0}, .change = Change::kAdd, .values = {1, 2}, .values_shape = {1, 1, 1, 2}},
+      "do not fit");
+  expect({.tap = {Tap::kZ, 0},
+          .change = Change::kScale,
+          .values = {1, 2},
+          .values_shape = {1, 1, 1, 1}},
          "do not fit");
   expect({.tap = {Tap::kZ, 0}, .change = Change::kScale, .values = {1}, .values_shape = {1, 1, 1}},
          "do not fit");
 }
 
-// --- Gradients -------------------------------------------------------------------------------------
+// --- Gradients
+// -------------------------------------------------------------------------------------
 
 // Keeps about half of the elements: directions that see errors in single components.
 GoldenTensor HalfOf(const GoldenTensor& gradient, std::uint64_t seed) {
@@ -290,8 +308,9 @@ double SquaredNorm(const std::vector<float>& values) {
   return sum;
 }
 
-// (loss(x + e u) - loss(x - e u)) / 2e against gradient . u = |u|^2 for u made of the gradient's elements.
-// The step changes the loss by about 2 * 3e-3: far above fp32 noise, small enough for the cubic term.
+// (loss(x + e u) - loss(x - e u)) / 2e against gradient . u = |u|^2 for u made of the gradient's
+// elements. The step changes the loss by about 2 * 3e-3: far above fp32 noise, small enough for the
+// cubic term.
 template <typename LossAt>
 void ExpectDirectionalDerivative(const std::vector<float>& direction, const LossAt& loss_at,
                                  const std::string& what) {
@@ -302,8 +321,8 @@ void ExpectDirectionalDerivative(const std::vector<float>& direction, const Loss
   EXPECT_NEAR(measured / expected, 1.0, 1e-2) << what;
 }
 
-void ExpectTapGradients(const Setup& setup, const std::vector<TapId>& taps) {
-  const ModelRun run = setup.Run({}, taps, /*gradients=*/true);
+void ExpectTapGradients(const Subject& subject, const std::vector<TapId>& taps) {
+  const ModelRun run = subject.Run({}, taps, /*gradients=*/true);
   for (const TapId tap : taps) {
     for (const std::uint64_t seed : {1, 2, 3}) {
       const GoldenTensor direction = HalfOf(run.tap_gradients.at(tap), seed);
@@ -312,33 +331,37 @@ void ExpectTapGradients(const Setup& setup, const std::vector<TapId>& taps) {
           [&](double step) {
             GoldenTensor move = direction;
             for (float& value : move.values) value = static_cast<float>(step * value);
-            return setup.Run({WithValues(tap, Change::kAdd, move)}).loss;
+            return subject.Run({WithValues(tap, Change::kAdd, move)}).loss;
           },
           TapName(tap));
     }
   }
 }
 
-TEST(TapGradients, MatchFiniteDifferences) { ExpectTapGradients(Setup(OddConfig()), Changeable(OddConfig())); }
+TEST(TapGradients, MatchFiniteDifferences) {
+  ExpectTapGradients(Subject(OddConfig()), Changeable(OddConfig()));
+}
 
 // Through a gate the gradient is straight-through, not the derivative; after the last gate it is.
 TEST(TapGradients, OfGatedModelsMatchFiniteDifferencesAfterTheLastGate) {
   const Gpt2Config config = GatedConfig();
   std::vector<TapId> taps;
-  for (const Tap tap : {Tap::kVInput, Tap::kV, Tap::kSparseMask, Tap::kPattern, Tap::kZ, Tap::kResult,
-                        Tap::kAttnOut, Tap::kResidMid, Tap::kMlpIn, Tap::kLn2Normalized, Tap::kMlpPre,
-                        Tap::kMlpPost, Tap::kMlpOut, Tap::kResidPost}) {
+  for (const Tap tap :
+       {Tap::kVInput, Tap::kV, Tap::kSparseMask, Tap::kPattern, Tap::kZ, Tap::kResult,
+        Tap::kAttnOut, Tap::kResidMid, Tap::kMlpIn, Tap::kLn2Normalized, Tap::kMlpPre,
+        Tap::kMlpPost, Tap::kMlpOut, Tap::kResidPost}) {
     taps.push_back({tap, config.layers - 1});
   }
   taps.push_back({Tap::kLnFinalNormalized, 0});
-  ExpectTapGradients(Setup(config), taps);
+  ExpectTapGradients(Subject(config), taps);
 }
 
-// The residual stream before a block feeds the stream after attention and every head's three inputs.
+// The residual stream before a block feeds the stream after attention and every head's three
+// inputs.
 TEST(TapGradients, StreamIsTheSumOfItsReaders) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Setup setup(config);
-    const ModelRun run = setup.Run({}, AllTaps(config), /*gradients=*/true);
+    const Subject subject(config);
+    const ModelRun run = subject.Run({}, AllTaps(config), /*gradients=*/true);
     const std::int64_t C = config.width, H = config.heads;
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       std::vector<float> sum = run.tap_gradients.at({Tap::kResidMid, layer}).values;
@@ -349,32 +372,35 @@ TEST(TapGradients, StreamIsTheSumOfItsReaders) {
           sum[static_cast<std::size_t>(row * C + static_cast<std::int64_t>(i) % C)] += part[i];
         }
       }
-      EXPECT_LE(MaxRelativeDifference(run.tap_gradients.at({Tap::kResidPre, layer}).values, sum), 5e-6);
+      EXPECT_LE(MaxRelativeDifference(run.tap_gradients.at({Tap::kResidPre, layer}).values, sum),
+                5e-6);
       // And after attention: the stream behind the block, and the MLP.
       std::vector<float> mid = run.tap_gradients.at({Tap::kResidPost, layer}).values;
       const auto& mlp_in = run.tap_gradients.at({Tap::kMlpIn, layer}).values;
       for (std::size_t i = 0; i < mid.size(); ++i) mid[i] += mlp_in[i];
-      EXPECT_LE(MaxRelativeDifference(run.tap_gradients.at({Tap::kResidMid, layer}).values, mid), 5e-6);
+      EXPECT_LE(MaxRelativeDifference(run.tap_gradients.at({Tap::kResidMid, layer}).values, mid),
+                5e-6);
     }
   }
 }
 
 TEST(TapGradients, AreZeroBeforeAFullSet) {
-  const Setup setup(OddConfig());
+  const Subject subject(OddConfig());
   const TapId tap{Tap::kResidMid, 1};
-  const ModelRun plain = setup.Run({}, {tap});
-  const ModelRun run = setup.Run({WithValues(tap, Change::kSet, plain.taps.at(tap))},
-                                 AllTaps(setup.config), /*gradients=*/true);
+  const ModelRun plain = subject.Run({}, {tap});
+  const ModelRun run = subject.Run({WithValues(tap, Change::kSet, plain.taps.at(tap))},
+                                   AllTaps(subject.config), /*gradients=*/true);
   EXPECT_GT(SquaredNorm(run.tap_gradients.at(tap).values), 1e-6);
   EXPECT_GT(SquaredNorm(run.tap_gradients.at({Tap::kMlpPre, 1}).values), 1e-6);
-  for (const TapId earlier : Changeable(setup.config)) {
+  for (const TapId earlier : Changeable(subject.config)) {
     const bool before = earlier.tap == Tap::kEmbed || earlier.tap == Tap::kPosEmbed ||
                         (IsPerLayer(earlier.tap) && (earlier.layer == 0 || earlier.tap < tap.tap));
     if (!before) continue;
-    for (const float value : run.tap_gradients.at(earlier).values) ASSERT_EQ(value, 0.0f) << TapName(earlier);
+    for (const float value : run.tap_gradients.at(earlier).values)
+      ASSERT_EQ(value, 0.0f) << TapName(earlier);
   }
   std::vector<float> gradients = run.parameter_gradients;
-  const Gpt2Tensors<float> d = BindContiguous<float>(setup.config, gradients.data());
+  const Gpt2Tensors<float> d = BindContiguous<float>(subject.config, gradients.data());
   EXPECT_EQ(SquaredNorm({d.wte, d.wte + 23 * 15}), 0.0);
   EXPECT_EQ(SquaredNorm({d.wpe, d.wpe + 17 * 15}), 0.0);
   EXPECT_EQ(SquaredNorm({d.blocks[1].c_attn_weight, d.blocks[1].c_attn_weight + 15 * 45}), 0.0);
@@ -384,13 +410,13 @@ TEST(TapGradients, AreZeroBeforeAFullSet) {
 // Parameter gradients of a model with interventions: what each changed value is made of must know.
 TEST(TapGradients, OfParametersUnderInterventionsMatchFiniteDifferences) {
   const Gpt2Config config = OddConfig();
-  const Setup setup(config);
+  const Subject subject(config);
   for (const TapId tap : Changeable(config)) {
     if (tap.tap == Tap::kQInput || tap.tap == Tap::kKInput || tap.tap == Tap::kVInput) continue;
     Intervention change = Scale(tap, 0.5f);
     change.positions = {1, 4, 5, 8};
     if (AxesOf(tap.tap) != TapAxes::kPosition) change.heads = {0, 2};
-    const ModelRun run = setup.Run({change}, {}, /*gradients=*/true);
+    const ModelRun run = subject.Run({change}, {}, /*gradients=*/true);
     const std::vector<float> parameters = LivelyParameters(config, 21);
     // Tensor by tensor, so that a small one cannot hide behind a large one.
     std::size_t first = 0;
@@ -405,8 +431,11 @@ TEST(TapGradients, OfParametersUnderInterventionsMatchFiniteDifferences) {
           direction,
           [&](double step) {
             std::vector<float> moved = parameters;
-            for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(step * direction[i]);
-            return RunModel(ModelOf(config, moved), setup.ids, kBatch, {.interventions = {change}}).loss;
+            for (std::size_t i = 0; i < moved.size(); ++i)
+              moved[i] += static_cast<float>(step * direction[i]);
+            return RunModel(ModelOf(config, moved), subject.ids, kBatch,
+                            {.interventions = {change}})
+                .loss;
           },
           TapName(tap) + " halved, " + spec.name);
     }
@@ -414,11 +443,15 @@ TEST(TapGradients, OfParametersUnderInterventionsMatchFiniteDifferences) {
 }
 
 TEST(TapGradients, RefuseWhatHasNoDerivative) {
-  const Setup softmax(OddConfig());
-  EXPECT_NE(ErrorOf([&] { softmax.Run({{.tap = {Tap::kQInput, 0}}}, {}, true); }).find("hook_q_input"),
+  const Subject softmax(OddConfig());
+  EXPECT_NE(ErrorOf([&] {
+              softmax.Run({{.tap = {Tap::kQInput, 0}}}, {}, true);
+            }).find("hook_q_input"),
             std::string::npos);
-  const Setup gated(GatedConfig());
-  EXPECT_NE(ErrorOf([&] { gated.Run({{.tap = {Tap::kSparseMask, 0}}}, {}, true); }).find("hook_sparse_mask"),
+  const Subject gated(GatedConfig());
+  EXPECT_NE(ErrorOf([&] {
+              gated.Run({{.tap = {Tap::kSparseMask, 0}}}, {}, true);
+            }).find("hook_sparse_mask"),
             std::string::npos);
 }
 

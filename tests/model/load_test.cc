@@ -30,8 +30,8 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST(LoadModel, StorageVariantsAreOneModel) {
   const std::vector<float> expected = AllWeights(LoadModel(GoldenModel("c/prefix")));
-  for (const char* variant : {"noprefix", "noprefix-buffers", "noprefix-buffers-u8", "prefix-lmhead",
-                              "noprefix-lmhead", "sharded"}) {
+  for (const char* variant : {"noprefix", "noprefix-buffers", "noprefix-buffers-u8",
+                              "prefix-lmhead", "noprefix-lmhead", "sharded"}) {
     const Gpt2 model = LoadModel(GoldenModel(std::string("c/") + variant));
     EXPECT_TRUE(SameBits(AllWeights(model), expected)) << variant;
     EXPECT_EQ(model.weights.lm_head, model.weights.wte) << variant;
@@ -50,7 +50,8 @@ TEST(LoadModel, StorageVariantsAreOneModel) {
   rounded("c/bf16", 0x1p-8, DType::kBF16);
 }
 
-// --- Refusals ----------------------------------------------------------------------------------------
+// --- Refusals
+// ----------------------------------------------------------------------------------------
 
 struct StoredTensor {
   std::string name;
@@ -84,7 +85,8 @@ StoredModel TinyTensors() {
 }
 
 StoredTensor& Find(StoredModel& model, std::string_view name) {
-  return *std::find_if(model.begin(), model.end(), [&](const StoredTensor& t) { return t.name == name; });
+  return *std::find_if(model.begin(), model.end(),
+                       [&](const StoredTensor& t) { return t.name == name; });
 }
 
 void Remove(StoredModel& model, std::string_view name) {
@@ -117,9 +119,11 @@ void ExpectRefusal(const fs::path& folder, const std::vector<std::string>& parts
   const std::string message = Refusal(folder);
   EXPECT_NE(message, "") << "was loaded";
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  EXPECT_NE(message.find(folder.string()), std::string::npos) << message << " does not name the place";
+  EXPECT_NE(message.find(folder.string()), std::string::npos)
+      << message << " does not name the place";
   for (const std::string& part : parts) {
-    EXPECT_NE(message.find(part), std::string::npos) << "'" << message << "' lacks '" << part << "'";
+    EXPECT_NE(message.find(part), std::string::npos)
+        << "'" << message << "' lacks '" << part << "'";
   }
 }
 
@@ -130,22 +134,42 @@ TEST(LoadModel, RefusesWrongTensorsByName) {
     std::vector<std::string> message;
   };
   const std::vector<Case> cases = {
-      {"missing", [](StoredModel& m) { Remove(m, "h.0.mlp.c_fc.bias"); },
+      {"missing",
+       [](StoredModel& m) { Remove(m, "h.0.mlp.c_fc.bias"); },
        {"'h.0.mlp.c_fc.bias'", "[3]", "missing"}},
-      {"missing first", [](StoredModel& m) { Remove(m, "wte.weight"); }, {"'wte.weight'", "missing"}},
+      {"missing first",
+       [](StoredModel& m) { Remove(m, "wte.weight"); },
+       {"'wte.weight'", "missing"}},
       {"nothing", [](StoredModel& m) { m.clear(); }, {"'wte.weight'", "missing"}},
-      {"unknown", [](StoredModel& m) { m.push_back({"h.0.attn.extra", {1}, {1.0f}}); },
+      {"unknown",
+       [](StoredModel& m) {
+         m.push_back({"h.0.attn.extra", {1}, {1.0f}});
+       },
        {"unknown tensor 'h.0.attn.extra'", "[1]"}},
-      {"a layer too many", [](StoredModel& m) { m.push_back({"h.1.ln_1.weight", {2}, {1.0f, 1.0f}}); },
+      {"a layer too many",
+       [](StoredModel& m) {
+         m.push_back({"h.1.ln_1.weight", {2}, {1.0f, 1.0f}});
+       },
        {"unknown tensor 'h.1.ln_1.weight'"}},
-      {"almost a mask", [](StoredModel& m) { m.push_back({"h..attn.bias", {1}, {1.0f}}); },
+      {"almost a mask",
+       [](StoredModel& m) {
+         m.push_back({"h..attn.bias", {1}, {1.0f}});
+       },
        {"unknown tensor 'h..attn.bias'"}},
       {"doubled",
-       [](StoredModel& m) { m.push_back({"transformer.ln_f.bias", {2}, {1.0f, 1.0f}}); },
+       [](StoredModel& m) {
+         m.push_back({"transformer.ln_f.bias", {2}, {1.0f, 1.0f}});
+       },
        {"'ln_f.bias'", "twice"}},
-      {"transposed", [](StoredModel& m) { Find(m, "h.0.mlp.c_fc.weight").shape = {3, 2}; },
+      {"transposed",
+       [](StoredModel& m) {
+         Find(m, "h.0.mlp.c_fc.weight").shape = {3, 2};
+       },
        {"'h.0.mlp.c_fc.weight' is [3,2]", "[2,3]"}},
-      {"other rank", [](StoredModel& m) { Find(m, "ln_f.weight").shape = {2, 1}; },
+      {"other rank",
+       [](StoredModel& m) {
+         Find(m, "ln_f.weight").shape = {2, 1};
+       },
        {"'ln_f.weight' is [2,1]", "[2]"}},
       {"smaller",
        [](StoredModel& m) {
@@ -153,7 +177,8 @@ TEST(LoadModel, RefusesWrongTensorsByName) {
          Find(m, "wpe.weight").values.resize(6);
        },
        {"'wpe.weight' is [3,2]", "[4,2]"}},
-      {"integers", [](StoredModel& m) { Find(m, "ln_f.weight").dtype = DType::kI32; },
+      {"integers",
+       [](StoredModel& m) { Find(m, "ln_f.weight").dtype = DType::kI32; },
        {"'ln_f.weight'", "I32", "F32, F16 or BF16"}},
       {"another head",
        [](StoredModel& m) {
@@ -167,7 +192,9 @@ TEST(LoadModel, RefusesWrongTensorsByName) {
        },
        {"'lm_head.weight' differs"}},
       {"a head of another shape",
-       [](StoredModel& m) { m.push_back({"lm_head.weight", {2, 5}, Find(m, "wte.weight").values}); },
+       [](StoredModel& m) {
+         m.push_back({"lm_head.weight", {2, 5}, Find(m, "wte.weight").values});
+       },
        {"'lm_head.weight' is [2,5]"}},
   };
   for (const Case& c : cases) {
@@ -227,7 +254,8 @@ TEST(LoadModel, RefusesWrongIndexes) {
   };
   const TemporaryFolder folder;
   StoreConfig(TinyConfig(), folder.path());
-  StoredModel all = TinyTensors(), first(all.begin(), all.begin() + 3), second(all.begin() + 3, all.end());
+  StoredModel all = TinyTensors(), first(all.begin(), all.begin() + 3),
+              second(all.begin() + 3, all.end());
   Store(first, folder / "1.safetensors");
   Store(second, folder / "2.safetensors");
   Json good = {{"metadata", Json::object()}, {"weight_map", Json::object()}};
@@ -251,7 +279,9 @@ TEST(LoadModel, RefusesWrongIndexes) {
       {"empty", with("wte.weight", ""), {"'wte.weight'"}},
       {"number", with("wte.weight", 7), {"'wte.weight'", "not a string"}},
       {"absent file", with("wte.weight", "4.safetensors"), {"4.safetensors"}},
-      {"not in that shard", with("wte.weight", "2.safetensors"), {"'wte.weight'", "'2.safetensors'"}},
+      {"not in that shard",
+       with("wte.weight", "2.safetensors"),
+       {"'wte.weight'", "'2.safetensors'"}},
       {"in no shard", with("extra", "2.safetensors"), {"'extra'", "'2.safetensors'"}},
       {"in two shards", two_sources, {"twice"}},
       {"no map", {{"metadata", 1}}, {"weight_map"}},
@@ -271,7 +301,8 @@ TEST(LoadModel, RefusesWrongIndexes) {
   ExpectRefusal(folder.path(), {"model.safetensors.index.json", "not valid JSON"});
 }
 
-// --- Saving ------------------------------------------------------------------------------------------
+// --- Saving
+// ------------------------------------------------------------------------------------------
 
 TEST(SaveModel, ComesBack) {
   Gpt2Config plain = OddConfig();
@@ -297,17 +328,21 @@ TEST(SaveModel, ComesBack) {
       if (dtype == DType::kF32) {
         EXPECT_TRUE(SameBits(before, after));
       } else {
-        const double step = dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;  // half a unit in the last place
+        const double step =
+            dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;  // half a unit in the last place
         for (std::size_t i = 0; i < before.size(); ++i) {
           ASSERT_NEAR(after[i], before[i], step * std::abs(before[i]) + 1e-7);
         }
         // What is rounded once stays: the second file is the first, byte for byte.
         SaveModel(loaded, folder / "again", dtype);
-        EXPECT_EQ(ReadFile(folder / "again/model.safetensors"), ReadFile(folder / "deep/model/model.safetensors"));
-        EXPECT_EQ(ReadFile(folder / "again/config.json"), ReadFile(folder / "deep/model/config.json"));
+        EXPECT_EQ(ReadFile(folder / "again/model.safetensors"),
+                  ReadFile(folder / "deep/model/model.safetensors"));
+        EXPECT_EQ(ReadFile(folder / "again/config.json"),
+                  ReadFile(folder / "deep/model/config.json"));
       }
       std::size_t files = 0;
-      for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder / "deep/model")) ++files;
+      for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder / "deep/model"))
+        ++files;
       EXPECT_EQ(files, 2u) << "no temporaries";
     }
   }
@@ -332,7 +367,8 @@ TEST(SaveModel, NamesThePlaceItCannotWrite) {
   EXPECT_NE(message.find("file/model"), std::string::npos) << message;
 }
 
-// --- Fresh weights -----------------------------------------------------------------------------------
+// --- Fresh weights
+// -----------------------------------------------------------------------------------
 
 TEST(RandomModel, IsAFunctionOfTheSeedAlone) {
   Gpt2Config config = OddConfig();

@@ -37,13 +37,14 @@ inline Gpt2Config GatedConfig(float bias = 0.25f) {
   return config;
 }
 
-// The parameters one after another, as BindContiguous lays them out. Unlike fresh weights, biases and
-// norms are not trivial and attention is far from uniform.
+// The parameters one after another, as BindContiguous lays them out. Unlike fresh weights, biases
+// and norms are not trivial and attention is far from uniform.
 inline std::vector<float> LivelyParameters(const Gpt2Config& config, std::uint64_t seed) {
   RandomStream random(seed);
   std::vector<float> values;
   for (const ParameterSpec& spec : ParameterTable(config)) {
-    const bool norm_weight = spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
+    const bool norm_weight =
+        spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
     for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
       const double deviation = spec.decays ? 0.35 : 0.1;
       values.push_back(static_cast<float>((norm_weight ? 1.0 : 0.0) + deviation * random.Normal()));
@@ -65,11 +66,13 @@ inline Gpt2 LivelyModel(const Gpt2Config& config, std::uint64_t seed = 1) {
   return ModelOf(config, LivelyParameters(config, seed));
 }
 
-inline std::vector<std::int32_t> RandomIds(const Gpt2Config& config, std::int64_t count, std::uint64_t seed) {
+inline std::vector<std::int32_t> RandomIds(const Gpt2Config& config, std::int64_t count,
+                                           std::uint64_t seed) {
   RandomStream random(seed);
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<std::int32_t>(random.Below(static_cast<std::uint64_t>(config.vocabulary))));
+    ids.push_back(
+        static_cast<std::int32_t>(random.Below(static_cast<std::uint64_t>(config.vocabulary))));
   }
   return ids;
 }
@@ -114,8 +117,8 @@ inline std::map<TapId, GoldenTensor> Copied(const std::map<TapId, RecordedTensor
   return copies;
 }
 
-inline ModelRun RunModel(const Gpt2& model, const std::vector<std::int32_t>& ids, std::int64_t batch,
-                         const RunOptions& options = {}) {
+inline ModelRun RunModel(const Gpt2& model, const std::vector<std::int32_t>& ids,
+                         std::int64_t batch, const RunOptions& options = {}) {
   const Gpt2Config& config = model.config;
   const std::int64_t length = static_cast<std::int64_t>(ids.size()) / batch;
   for (const Intervention& intervention : options.interventions) {
@@ -127,8 +130,8 @@ inline ModelRun RunModel(const Gpt2& model, const std::vector<std::int32_t>& ids
                  [](TapId id) { return HasGradient(id.tap); });
   }
   Recorder recorder(options.taps, gradient_taps, options.interventions);
-  const Pass pass{.model = model, .batch = batch, .length = length, .hooks = &recorder,
-                  .gates = options.gates};
+  const Pass pass{
+      .model = model, .batch = batch, .length = length, .hooks = &recorder, .gates = options.gates};
   Activations activations(config, batch, length, options.gradients ? Keep::kAll : Keep::kNothing,
                           options.gradients ? 7 : 0);
   ModelRun run;
@@ -142,7 +145,8 @@ inline ModelRun RunModel(const Gpt2& model, const std::vector<std::int32_t>& ids
     run.parameter_gradients.assign(static_cast<std::size_t>(config.ParameterCount()), 0.0f);
     Gpt2Tensors<float> gradients = BindContiguous<float>(config, run.parameter_gradients.data());
     PackedBf16 scratch;
-    run.library_loss = LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);
+    run.library_loss =
+        LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);
     BackwardFromFinalNorm(pass, ids.data(), activations, &gradients, &scratch);
   }
   run.taps = Copied(recorder.values());

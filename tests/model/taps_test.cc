@@ -33,7 +33,8 @@ class Counter final : public Hooks {
 TEST(Taps, EachIsSeenOnceWithItsShape) {
   for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
     const Gpt2 model = LivelyModel(config);
-    for (const auto& [batch, length] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 1}, {1, 17}, {2, 7}}) {
+    for (const auto& [batch, length] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 1}, {1, 17}, {2, 7}}) {
       SCOPED_TRACE(fmt::format("{} x {}", batch, length));
       const std::vector<std::int32_t> ids = RandomIds(config, batch * length, 3);
       Counter counter(/*gradients=*/true);
@@ -73,9 +74,9 @@ TEST(Taps, NamesParseBack) {
     ++names[TapName(id)];
   }
   EXPECT_EQ(names.size(), all.size()) << "two taps share a name";
-  for (const char* wrong : {"", "hook_embed ", "blocks.2.hook_resid_pre", "blocks.01.hook_resid_pre",
-                            "blocks.-1.hook_resid_pre", "blocks.0.hook_embed", "hook_resid_pre",
-                            "blocks.0.attn.hook_Q", "*"}) {
+  for (const char* wrong : {"", "hook_embed ", "blocks.2.hook_resid_pre",
+                            "blocks.01.hook_resid_pre", "blocks.-1.hook_resid_pre",
+                            "blocks.0.hook_embed", "hook_resid_pre", "blocks.0.attn.hook_Q", "*"}) {
     EXPECT_FALSE(ParseTap(wrong, config).has_value()) << wrong;
   }
   // A softmax model has no gates to look at.
@@ -95,12 +96,13 @@ TEST(Taps, PatternsMatch) {
   EXPECT_EQ(MatchTaps("*", config), AllTaps(config));
   EXPECT_EQ(names("blocks.*.attn.hook_pattern"),
             (List{"blocks.0.attn.hook_pattern", "blocks.1.attn.hook_pattern"}));
-  // Each once and in the order of the forward pass, however often and in whatever order they are named.
+  // Each once and in the order of the forward pass, however often and in whatever order they are
+  // named.
   EXPECT_EQ(names("blocks.1.hook_mlp_out,hook_*,*hook_embed,blocks.1.*mlp_o*t"),
             (List{"hook_embed", "hook_pos_embed", "blocks.1.hook_mlp_out"}));
   EXPECT_EQ(names("ln_final.*"), (List{"ln_final.hook_scale", "ln_final.hook_normalized"}));
-  for (const char* wrong : {"", ",", "hook_embed,", ",hook_embed", "nothing", "hook_embed,blocks.9.*",
-                            "blocks.*.attn.hook_sparse_mask", "ALL"}) {
+  for (const char* wrong : {"", ",", "hook_embed,", ",hook_embed", "nothing",
+                            "hook_embed,blocks.9.*", "blocks.*.attn.hook_sparse_mask", "ALL"}) {
     EXPECT_NE(ErrorOf([&] { MatchTaps(wrong, config); }), "") << wrong;
   }
   EXPECT_NE(ErrorOf([&] { MatchTaps("hook_embed,blocks.9.*", config); }).find("'blocks.9.*'"),
@@ -129,7 +131,8 @@ TEST(Taps, AddUp) {
       for (std::int64_t r = 0; r < R; ++r) {
         for (std::int64_t i = 0; i < C; ++i) {
           double total = bias[i];
-          for (std::int64_t h = 0; h < H; ++h) total += result[static_cast<std::size_t>((r * H + h) * C + i)];
+          for (std::int64_t h = 0; h < H; ++h)
+            total += result[static_cast<std::size_t>((r * H + h) * C + i)];
           sum[static_cast<std::size_t>(r * C + i)] = static_cast<float>(total);
         }
       }
@@ -234,10 +237,12 @@ TEST(Taps, StagedAndFusedAgree) {
     for (const std::int64_t length : {1, 2, 7, 17}) {
       const std::vector<std::int32_t> ids = RandomIds(config, 3 * length, 12);
       const ModelRun fused = RunModel(model, ids, 3, {.gradients = length > 1});
-      const ModelRun staged = RunModel(model, ids, 3, {.taps = AllTaps(config), .gradients = length > 1});
+      const ModelRun staged =
+          RunModel(model, ids, 3, {.taps = AllTaps(config), .gradients = length > 1});
       EXPECT_LE(MaxRelativeDifference(staged.logits, fused.logits), 1e-6) << length;
       if (length == 1) continue;
-      EXPECT_LE(MaxRelativeDifference(staged.parameter_gradients, fused.parameter_gradients), 5e-6) << length;
+      EXPECT_LE(MaxRelativeDifference(staged.parameter_gradients, fused.parameter_gradients), 5e-6)
+          << length;
       EXPECT_NEAR(fused.library_loss, fused.loss, 1e-6);
     }
   }
@@ -252,10 +257,13 @@ TEST(Taps, AloneOrTogetherTheyAreTheSame) {
     for (const TapId id : AllTaps(config)) {
       const ModelRun one = RunModel(model, ids, 2, {.taps = {id}, .gradients = true});
       ASSERT_EQ(one.taps.size(), 1u);
-      EXPECT_LE(MaxRelativeDifference(one.taps.at(id).values, all.taps.at(id).values), 2e-6) << TapName(id);
+      EXPECT_LE(MaxRelativeDifference(one.taps.at(id).values, all.taps.at(id).values), 2e-6)
+          << TapName(id);
       EXPECT_LE(MaxRelativeDifference(one.logits, all.logits), 2e-6) << TapName(id);
       if (!HasGradient(id.tap)) continue;
-      EXPECT_LE(MaxRelativeDifference(one.tap_gradients.at(id).values, all.tap_gradients.at(id).values), 1e-5)
+      EXPECT_LE(
+          MaxRelativeDifference(one.tap_gradients.at(id).values, all.tap_gradients.at(id).values),
+          1e-5)
           << TapName(id);
     }
   }

@@ -62,7 +62,7 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
 }
 
 TEST(TrainGolden, GradientsInBf16AreWithinThreePercent) {
-  const TilesForTest tiles;
+  const clearhead::testing::TilesForTest tiles;
   for (const char* name : {"a", "c-untied"}) {
     const Gpt2 model = LoadModel(GoldenModel(name));
     PackedWeights packed;

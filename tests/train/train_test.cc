@@ -52,23 +52,26 @@ TrainOptions TinyOptions() {
   return options;
 }
 
-TEST(Batches, EveryWindowComesOncePerEpochAndTargetsFollowInputs) {
+TEST(Batches, EveryStretchComesOncePerEpochAndTargetsFollowInputs) {
   std::vector<std::int32_t> tokens(103);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
   Batches batches(tokens, 7, 1);
-  const std::int64_t windows = batches.windows_per_epoch();
-  EXPECT_EQ(windows, 13);
-  std::set<std::int32_t> starts[2];
+  const std::int64_t samples = batches.samples_per_epoch();
+  EXPECT_EQ(samples, 14);
   std::int32_t inputs[7], targets[7];
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    for (std::int64_t i = 0; i < windows; ++i) {
-      batches.Fill(epoch * windows + i, 1, inputs, targets);
-      starts[epoch].insert(inputs[0]);
+  std::set<std::int32_t> phases;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::set<std::int32_t> stretches;
+    for (std::int64_t i = 0; i < samples; ++i) {
+      batches.Fill(epoch * samples + i, 1, inputs, targets);
+      stretches.insert(inputs[0] / 7);
+      phases.insert(inputs[0] % 7);
       for (int t = 0; t < 7; ++t) EXPECT_EQ(targets[t], inputs[t] + 1);
+      EXPECT_LT(targets[6], 103);
     }
-    EXPECT_EQ(starts[epoch].size(), static_cast<std::size_t>(windows));
+    EXPECT_EQ(stretches.size(), static_cast<std::size_t>(samples));
   }
-  EXPECT_NE(starts[0], starts[1]);  // another offset
+  EXPECT_EQ(phases.size(), 7u);  // periodic texts meet every position
   // A pure function of the sample number.
   Batches again(tokens, 7, 1);
   std::int32_t other[7], other_targets[7];
@@ -203,14 +206,14 @@ TEST(Train, ResumeRefusesOtherSettings) {
   options.resume = true;
   options.schedule.peak = 0.5;
   EXPECT_THAT(MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); }),
-              testing::HasSubstr("lr = 0.01"));
+              ::testing::HasSubstr("lr = 0.01"));
   options = TinyOptions();
   options.resume = true;
   const auto other = RandomTokens(700, 31, 3);
   EXPECT_THAT(MessageOf([&] { Train(start, other, {}, options, folder.path(), {}); }),
-              testing::HasSubstr("text_hash"));
+              ::testing::HasSubstr("text_hash"));
   EXPECT_THAT(MessageOf([&] { Train(start, tokens, {}, options, folder / "none", {}); }),
-              testing::HasSubstr("no checkpoint"));
+              ::testing::HasSubstr("no checkpoint"));
 }
 
 TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
@@ -222,7 +225,7 @@ TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
   options.optimizer.clip_norm = 0.0f;
   options.schedule.peak = 1e30;  // the second step overflows
   const std::string message = MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); });
-  EXPECT_THAT(message, testing::HasSubstr("training stopped at step 1"));
+  EXPECT_THAT(message, ::testing::HasSubstr("training stopped at step 1"));
   EXPECT_TRUE(FindCheckpoint(folder / "checkpoint").has_value());
   EXPECT_FALSE(fs::exists(folder / "model.safetensors"));
 }
@@ -257,7 +260,7 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
   other.layers = 1;
   WriteFile(*file, bytes);
   Optimizer small(RandomModel(other, 1), {});
-  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }), testing::HasSubstr("another model"));
+  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }), ::testing::HasSubstr("another model"));
 }
 
 // Two-digit addition at a small scale: sums up to 18 of single digits, learned to all but perfection.
@@ -278,7 +281,7 @@ TEST(Train, LearnsAddition) {
   }
   TrainOptions options;
   options.shape = {.batch = 16, .context = 28};
-  options.schedule = {.peak = 3e-3, .warmup = 20, .total = 300};
+  options.schedule = {.peak = 3e-3, .warmup = 20, .total = 400};
   const TemporaryFolder folder;
   const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
   EXPECT_TRUE(result.finished);

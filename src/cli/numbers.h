@@ -1,0 +1,33 @@
+// Checks of numbers on the command line. CLI11's own let "nan" through, wrap "-1" around where the option is
+// unsigned, and print the largest double with its 309 digits.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <charconv>
+#include <cmath>
+#include <string>
+
+namespace clearhead::cli {
+
+inline CLI::Validator NumberCheck(bool (*accept)(double), const std::string& kind) {
+  return {[accept, kind](const std::string& text) {
+            double value = 0.0;
+            const char* end = text.data() + text.size();
+            const auto [next, error] = std::from_chars(text.data(), end, value);
+            const bool good =
+                error == std::errc() && next == end && std::isfinite(value) && accept(value);
+            return good ? std::string() : fmt::format("'{}' is not a {}", text, kind);
+          },
+          ""};
+}
+
+inline CLI::Validator PositiveNumber() {
+  return NumberCheck([](double value) { return value > 0.0; }, "positive number");
+}
+inline CLI::Validator NonNegativeNumber() {
+  return NumberCheck([](double value) { return value >= 0.0; }, "number from 0 on");
+}
+
+}  // namespace clearhead::cli
