@@ -7,6 +7,7 @@
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "model/generate.h"
+#include "model/run.h"
 #include "text/utf8.h"
 
 namespace clearhead::cli {
@@ -39,6 +40,9 @@ void Run(const Options& options) {
   std::vector<std::int32_t> prompt =
       from_ids ? ParseIds(options.ids) : tokenizer->Encode(options.prompt);
   if (prompt.empty() && model.config.end_of_text) prompt.push_back(*model.config.end_of_text);
+
+  // Before the prompt is printed: what fails prints nothing but its message.
+  CheckTokens(model.config, prompt, 1, static_cast<std::int64_t>(prompt.size()));
 
   const bool stream = !options.common.json;
   if (stream && tokenizer) Print(options.prompt);

@@ -24,7 +24,7 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   command->add_option("--threads", common->threads, "Threads to use (default: all cores)")
       ->check(CLI::Range(1, 4096));
   command->add_option("--seed", common->seed, "Seed of everything random (default: 0)")
-      ->check(NonNegativeNumber());
+      ->check(WholeNumber());
   return command;
 }
 

@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -60,6 +61,8 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file beyond the user's size limit is an error to report, like a full disk, not a reason to die.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{
       "clearhead: makes the attention of GPT-2-family models sparse, and shows what every head does.\n"
       "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the program.",

@@ -1,5 +1,5 @@
-// Checks of numbers on the command line. CLI11's own let "nan" through, wrap "-1" around where the option is
-// unsigned, and print the largest double with its 309 digits.
+// Checks of numbers on the command line. CLI11's own let "nan" through, wrap "-1" around where the
+// option is unsigned, and print the largest double with its 309 digits.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <CLI/App.hpp>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 namespace clearhead::cli {
@@ -28,6 +29,19 @@ inline CLI::Validator PositiveNumber() {
 }
 inline CLI::Validator NonNegativeNumber() {
   return NumberCheck([](double value) { return value >= 0.0; }, "number from 0 on");
+}
+
+// CLI11 takes the nearest where a number does not fit the option.
+inline CLI::Validator WholeNumber() {
+  return {[](const std::string& text) {
+            std::uint64_t value = 0;
+            const char* end = text.data() + text.size();
+            const auto [next, error] = std::from_chars(text.data(), end, value);
+            const bool good = error == std::errc() && next == end;
+            return good ? std::string()
+                        : fmt::format("'{}' is not a whole number below 2^64", text);
+          },
+          ""};
 }
 
 }  // namespace clearhead::cli

@@ -68,6 +68,12 @@ void CompareSettings(const Json& stored, const Json& wanted, const std::string& 
   }
 }
 
+// What AtomicFile leaves behind when the process is killed in the middle of a write.
+bool IsTemporary(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with(kPrefix) && name.ends_with(".tmp");
+}
+
 }  // namespace
 
 void SaveCheckpoint(const fs::path& folder, Optimizer& optimizer, const CheckpointState& state) {
@@ -124,6 +130,9 @@ CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Optim
 void RemoveCheckpoints(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& [step, file] : List(folder)) fs::remove(file, ignored);
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (IsTemporary(entry.path())) fs::remove(entry.path(), ignored);
+  }
   fs::remove(folder, ignored);  // only if empty
 }
 

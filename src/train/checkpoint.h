@@ -29,6 +29,7 @@ std::optional<std::filesystem::path> FindCheckpoint(const std::filesystem::path&
 CheckpointState LoadCheckpoint(const std::filesystem::path& file, const Json& settings,
                                Optimizer& optimizer);
 
+// With what killed runs left half-written.
 void RemoveCheckpoints(const std::filesystem::path& folder);
 
 }  // namespace clearhead

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 TEST(Usage, UnknownCommandsAreNamed) {
   ExpectFailure({"foo"}, 2, {"'foo'", "info, tokenize, capture, eval, generate"});
-  ExpectFailure({"foo", "info"}, 2, {"'foo'"});
+  ExpectFailure({"foo", "info"}, 2, {"foo"});
   ExpectFailure({"--foo"}, 2, {"--foo"});
   ExpectFailure({""}, 2, {"''"});
   ExpectFailure({}, 2, {"clearhead --help"});
@@ -40,7 +40,7 @@ TEST(Usage, UnknownAndWrongOptionsAreNamed) {
     ExpectFailure({"info", "--threads", threads}, 2, {"--threads"});
   }
   for (const char* seed : {"-1", "x", "18446744073709551616"}) {
-    ExpectFailure({"info", "--seed", seed}, 2, {"--seed"});
+    ExpectFailure({"info", "--seed", seed}, 2, {"--seed", seed});
   }
 }
 
@@ -111,8 +111,7 @@ TEST_F(BrokenModel, FoldersWhereFilesBelong) {
 }
 
 TEST_F(BrokenModel, Names) {
-  for (const char* name : {"no/such/model", "../model", "..", "nothing", "a\tb"}) {
-    if (std::string_view(name) == "..") continue;  // is a folder
+  for (const char* name : {"no/such/model", "../absent", "nothing", "a\tb"}) {
     ExpectFailure({"info", name}, 1, {name}, {.folder = folder_ / "out"});
   }
 }

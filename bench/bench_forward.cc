@@ -1,0 +1,56 @@
+// The 124M shape in fp32, random weights: forward with and without patterns, one decoding step.
+#include <benchmark/benchmark.h>
+
+#include "model/generate.h"
+#include "model/recorder.h"
+#include "model/run.h"
+
+namespace clearhead {
+namespace {
+
+const Gpt2& Model() {
+  static const Gpt2 model = [] {
+    Gpt2Config config;
+    config.layers = 12;
+    config.heads = 12;
+    config.width = 768;
+    config.inner = 3072;
+    config.vocabulary = 50257;
+    config.positions = 1024;
+    return RandomModel(config, 1);
+  }();
+  return model;
+}
+
+// Arguments: tokens, whether all patterns are kept.
+void ForwardPass(benchmark::State& state) {
+  const std::int64_t T = state.range(0);
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>(T), 17);
+  std::vector<TapId> taps;
+  for (std::int64_t layer = 0; state.range(1) != 0 && layer < 12; ++layer) taps.push_back({Tap::kPattern, layer});
+  Recorder recorder(taps, {}, {});
+  const Pass pass{.model = Model(), .batch = 1, .length = T, .hooks = &recorder};
+  Activations activations(Model().config, 1, T, Keep::kNothing, 0);
+  Buffer<float> logits(T * Model().config.vocabulary);
+  for (auto _ : state) Forward(pass, ids.data(), activations, logits.data());
+  state.SetItemsProcessed(state.iterations() * T);
+}
+BENCHMARK(ForwardPass)
+    ->ArgNames({"tokens", "patterns"})
+    ->ArgsProduct({{64, 256, 1024}, {0, 1}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+void Decode(benchmark::State& state) {
+  double tokens = 0.0, seconds = 0.0;
+  for (auto _ : state) {
+    const Generation g = Generate(Model(), {1, 2, 3, 4}, {.max_new = 17});
+    tokens += static_cast<double>(g.new_tokens - 1);
+    seconds += g.decode_seconds;
+  }
+  state.counters["tokens/s"] = tokens / seconds;
+}
+BENCHMARK(Decode)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace clearhead

@@ -1,0 +1,176 @@
+// `clearhead train` as a user meets it: a whole run, Ctrl-C, kill -9, a full disk, bad input.
+#include <sys/resource.h>
+
+#include "cli/program.h"
+#include "cli/small_model.h"
+#include "train/metrics_log.h"
+
+namespace clearhead {
+namespace {
+namespace fs = std::filesystem;
+
+std::vector<std::string> TrainArguments(const TemporaryFolder& folder, const std::string& out,
+                                        const std::vector<std::string>& more = {}) {
+  WriteFile(folder / "text.txt", SmallText());
+  std::vector<std::string> arguments = {"train",
+                                        "--text",
+                                        folder / "text.txt",
+                                        "--valid",
+                                        folder / "text.txt",
+                                        "--vocab",
+                                        "290",
+                                        "--layers",
+                                        "2",
+                                        "--heads",
+                                        "2",
+                                        "--width",
+                                        "32",
+                                        "--context",
+                                        "24",
+                                        "--batch",
+                                        "4",
+                                        "--threads",
+                                        "1",
+                                        "--out",
+                                        folder / out};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string ModelBytes(const fs::path& folder) { return ReadFile(folder / "model.safetensors"); }
+
+// Starts the program and does `then` to it once the metrics have `lines` lines; returns the exit
+// code.
+int RunAndSignal(std::vector<std::string> arguments, const fs::path& out, int lines, int signal) {
+  arguments.insert(arguments.begin(), CLEARHEAD_PROGRAM);
+  std::vector<char*> argv;
+  for (std::string& word : arguments) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  pid_t process = -1;
+  EXPECT_EQ(::posix_spawn(&process, CLEARHEAD_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  int status = 0;
+  while (true) {
+    EXPECT_LT(std::chrono::steady_clock::now(), deadline);
+    if (std::chrono::steady_clock::now() > deadline) signal = SIGKILL;
+    const bool ready = fs::exists(out / "metrics.jsonl") &&
+                       static_cast<int>(ReadMetrics(out / "metrics.jsonl").size()) >= lines;
+    if (ready || signal == SIGKILL) {
+      if (ready) ::kill(process, signal);
+      if (::waitpid(process, &status, ready ? 0 : WNOHANG) != 0) break;
+    }
+    if (::waitpid(process, &status, WNOHANG) != 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(TrainCommand, TrainsAModelThatTheOtherCommandsTake) {
+  const TemporaryFolder folder;
+  const Json json = SucceedJson(
+      TrainArguments(folder, "model", {"--steps", "120", "--eval-every", "40", "--lr", "0.01"}));
+  EXPECT_EQ(json["steps"], 120);
+  EXPECT_LT(json["valid_loss"].get<double>(), 2.5);  // from 5.7 on a text that repeats itself
+  EXPECT_EQ(FilesIn(folder / "model"),
+            (std::vector<std::string>{"config.json", "loss.svg", "merges.txt", "metrics.jsonl",
+                                      "model.safetensors", "vocab.json"}));
+  const auto lines = ReadMetrics(folder / "model/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 120u);
+  EXPECT_TRUE(lines[39].contains("valid_loss"));
+  EXPECT_FALSE(lines[40].contains("valid_loss"));
+  EXPECT_LT(lines[119]["loss"].get<double>(), lines[0]["loss"].get<double>() - 2.0);
+  const Json eval =
+      SucceedJson({"eval", folder / "model", "--text", folder / "text.txt", "--context", "24"});
+  EXPECT_NEAR(eval["loss"].get<double>(), json["valid_loss"].get<double>(), 1e-9);
+  EXPECT_NE(
+      Succeed({"generate", folder / "model", "--prompt", "The cat sat on the", "--max-new", "2"})
+          .out.find(" mat"),
+      std::string::npos);
+}
+
+TEST(TrainCommand, CtrlCSavesAndResumeEndsWithTheSameBytes) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> length = {"--steps", "400"};
+  Succeed(TrainArguments(folder, "whole", length));
+  EXPECT_EQ(RunAndSignal(TrainArguments(folder, "part", length), folder / "part", 5, SIGINT), 130);
+  EXPECT_FALSE(fs::exists(folder / "part/model.safetensors"));
+  Succeed(TrainArguments(folder, "part", {"--steps", "400", "--resume"}));
+  EXPECT_EQ(ModelBytes(folder / "part"), ModelBytes(folder / "whole"));
+  EXPECT_EQ(FilesIn(folder / "part"), FilesIn(folder / "whole"));
+}
+
+TEST(TrainCommand, KillNineLeavesAReadableCheckpoint) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> length = {"--steps", "400", "--checkpoint-every", "1"};
+  Succeed(TrainArguments(folder, "whole", length));
+  // Every step writes a checkpoint, so most kills hit the middle of one.
+  int lines = 3;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::string> arguments = TrainArguments(folder, "part", length);
+    if (round > 0) arguments.push_back("--resume");
+    EXPECT_EQ(RunAndSignal(arguments, folder / "part", lines, SIGKILL), 128 + SIGKILL);
+    lines += 7;
+  }
+  Succeed(
+      TrainArguments(folder, "part", {"--steps", "400", "--checkpoint-every", "1", "--resume"}));
+  EXPECT_EQ(ModelBytes(folder / "part"), ModelBytes(folder / "whole"));
+  EXPECT_EQ(FilesIn(folder / "part"), FilesIn(folder / "whole"));
+}
+
+TEST(TrainCommand, AFullDiskIsAnErrorNotABrokenFile) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> arguments =
+      TrainArguments(folder, "model", {"--steps", "20", "--checkpoint-every", "5"});
+  // As a full disk: no file may grow beyond 60 KB, less than a checkpoint needs.
+  rlimit old{};
+  ::getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit small{60000, old.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const ProgramRun run = RunProgram(arguments);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_EQ(run.ErrorLines().size(), 1u) << run.err;
+  EXPECT_NE(run.err.find("checkpoint-5.safetensors"), std::string::npos) << run.err;
+  for (const std::string& name : FilesIn(folder / "model")) {
+    EXPECT_FALSE(name.ends_with(".safetensors") || name.ends_with(".tmp")) << name;
+  }
+}
+
+TEST(TrainCommand, DryRunPrintsThePlanOfGpt2) {
+  const Json plan = SucceedJson({"train", "--dry-run", "--steps", "1", "--layers", "12", "--heads",
+                                 "12", "--width", "768", "--vocab", "50257", "--context", "1024",
+                                 "--batch", "4", "--recompute", "--precision", "fp32"});
+  EXPECT_EQ(plan["parameters"], 124439808);
+  EXPECT_LT(plan["total_bytes"].get<double>(), 6e9);
+}
+
+TEST(TrainCommand, BadInputIsRefusedBeforeAnyWork) {
+  const TemporaryFolder folder;
+  WriteFile(folder / "short.txt", "a b");
+  MakeSmallModel(folder / "there");
+  const std::string out = folder / "new", text = folder / "short.txt";
+  ExpectFailure({"train", "--text", text, "--out", out}, 2, {"--tokens"});
+  ExpectFailure({"train", "--steps", "5", "--out", out}, 2, {"--text"});
+  ExpectFailure({"train", "--steps", "5", "--text", text}, 2, {"--out"});
+  ExpectFailure({"train", "--steps", "5", "--text", folder / "none.txt", "--out", out}, 1,
+                {"none.txt"});
+  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--vocab", "257"}, 1,
+                {"3 tokens", "257"});
+  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--width", "30"}, 2,
+                {"--width 30"});
+  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", folder / "there"}, 1,
+                {"holds a model"});
+  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--resume"}, 1, {"new"});
+  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", text + "/x"}, 1, {"short.txt"});
+  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--tokenizer", "nothing"},
+                1, {"nothing"});
+  EXPECT_FALSE(fs::exists(fs::path(out) / "model.safetensors"));
+}
+
+}  // namespace
+}  // namespace clearhead
