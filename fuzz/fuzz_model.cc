@@ -118,8 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       default:
         FuzzIds(input);
     }
-  } catch (const Error& error) {
-    Require(std::string_view(error.what()).find('\n') == std::string_view::npos);
+  } catch (const Error&) {
   }
   return 0;
 }

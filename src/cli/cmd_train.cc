@@ -53,7 +53,6 @@ Tokenizer MakeTokenizer(const Options& o) {
 }
 
 Gpt2Config MakeConfig(const Options& o, std::int64_t vocabulary) {
-  if (o.width % o.heads != 0) FailUsage("--width {} is not a multiple of --heads {}", o.width, o.heads);
   Gpt2Config config;
   config.layers = o.layers;
   config.heads = o.heads;
@@ -121,6 +120,7 @@ void Run(const Options& given) {
   o.train.shape.bf16 = UseBf16(o.precision);
   o.train.schedule.total = StepsFor(o);
   o.train.schedule.warmup = o.warmup >= 0 ? o.warmup : std::min<std::int64_t>(100, o.train.schedule.total / 10);
+  if (o.width % o.heads != 0) FailUsage("--width {} is not a multiple of --heads {}", o.width, o.heads);
   if (o.dry_run) return PrintPlan(o, MakeConfig(o, o.vocabulary), o.train.shape);
   if (o.out.empty()) FailUsage("--out is required: the folder for the model");
   if (o.texts.empty() && o.train.schedule.total > 0) FailUsage("--text is required");
@@ -136,6 +136,7 @@ void Run(const Options& given) {
   const std::vector<std::int32_t> train = EncodeFiles(tokenizer, Paths(o.texts));
   const std::vector<std::int32_t> valid =
       o.valid.empty() ? std::vector<std::int32_t>() : EncodeFile(tokenizer, o.valid);
+  CheckLongEnough(train, o.train.shape.context);
   Gpt2Config config = MakeConfig(o, tokenizer.vocabulary_size());
   config.end_of_text = tokenizer.end_of_text();
   MakeDirectory(o.out);

@@ -1,11 +1,14 @@
 // The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not understood,
 // 130 interrupted after saving.
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <sstream>
@@ -17,9 +20,10 @@
 
 namespace {
 
-// One line, whatever line breaks a file name or an argument has in it.
+// One line, and nothing that a terminal would obey, whatever a name in a file or an argument has in it.
 int Complain(std::string message, int code) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
+  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  std::replace_if(message.begin(), message.end(), control, ' ');
   fmt::print(stderr, "clearhead: {}\n", message);
   return code;
 }
@@ -58,9 +62,20 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
   return 0;
 }
 
+// OpenMP's threads spin for a while when they wait for each other. On a machine that does anything else
+// they then burn the very cores that the awaited thread needs: training a small model beside one other
+// process ran 12 times slower (docs/architecture.md). libgomp reads the policy from the environment when it
+// is loaded, before main, so the program starts itself once more with it. A policy that the user set stands.
+void WaitPassively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
+  ::execv("/proc/self/exe", argv);  // returns only if it could not; then spinning is not worth an error
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  WaitPassively(argv);
   // A file beyond the user's size limit is an error to report, like a full disk, not a reason to die.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{

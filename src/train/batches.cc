@@ -8,12 +8,16 @@
 
 namespace clearhead {
 
+void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context) {
+  if (static_cast<std::int64_t>(tokens.size()) < context + 1) {
+    Fail("the text is {} tokens long; a context of {} needs at least {}", tokens.size(), context, context + 1);
+  }
+}
+
 Batches::Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed)
     : tokens_(tokens), context_(context), seed_(seed) {
+  CheckLongEnough(tokens, context);
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count < context + 1) {
-    Fail("the text is {} tokens long; a context of {} needs at least {}", count, context, context + 1);
-  }
   stretches_ = (count - 1) / context;
   last_start_ = count - 1 - context;
   order_.resize(static_cast<std::size_t>(stretches_));

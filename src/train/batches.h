@@ -8,13 +8,15 @@
 
 namespace clearhead {
 
+// Throws Error if the stream is shorter than one window and its last target.
+void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context);
+
 // The stream is cut into stretches of `context` tokens, which every epoch visits once in another order; a
 // sample starts at a random place inside its stretch. (One offset for a whole epoch would lock the phase
 // of texts with a period, such as lists of sums, to the positions, and shift it at every epoch: the loss
 // then jumps.)
 class Batches {
  public:
-  // Throws Error if the stream is shorter than one window.
   Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed);
 
   // Fills inputs and targets [batch, context] with samples first .. first+batch-1.

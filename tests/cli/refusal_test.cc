@@ -111,9 +111,13 @@ TEST_F(BrokenModel, FoldersWhereFilesBelong) {
 }
 
 TEST_F(BrokenModel, Names) {
-  for (const char* name : {"no/such/model", "../absent", "nothing", "a\tb"}) {
+  for (const char* name : {"no/such/model", "../absent", "nothing"}) {
     ExpectFailure({"info", name}, 1, {name}, {.folder = folder_ / "out"});
   }
+  // Nothing that a terminal would obey, and one line whatever is in a name.
+  ExpectFailure({"info", "two\nlines \x1b[2J\x7f"}, 1, {"'two lines  [2J '"});
+  SetConfig("line\nbreak", 1);
+  ExpectRefused({"'line break'"});
 }
 
 TEST_F(BrokenModel, TruncatedWeights) {

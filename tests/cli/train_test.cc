@@ -86,11 +86,11 @@ TEST(TrainCommand, TrainsAModelThatTheOtherCommandsTake) {
   EXPECT_LT(lines[119]["loss"].get<double>(), lines[0]["loss"].get<double>() - 2.0);
   const Json eval =
       SucceedJson({"eval", folder / "model", "--text", folder / "text.txt", "--context", "24"});
-  EXPECT_NEAR(eval["loss"].get<double>(), json["valid_loss"].get<double>(), 1e-9);
-  EXPECT_NE(
-      Succeed({"generate", folder / "model", "--prompt", "The cat sat on the", "--max-new", "2"})
-          .out.find(" mat"),
-      std::string::npos);
+  EXPECT_NEAR(eval["loss"].get<double>(), json["valid_loss"].get<double>(), 1e-6);
+  // It has learned the text's only way on.
+  EXPECT_EQ(
+      Succeed({"generate", folder / "model", "--prompt", "The cat sat on", "--max-new", "1"}).out,
+      "The cat sat on the\n");
 }
 
 TEST(TrainCommand, CtrlCSavesAndResumeEndsWithTheSameBytes) {
@@ -152,6 +152,7 @@ TEST(TrainCommand, DryRunPrintsThePlanOfGpt2) {
 TEST(TrainCommand, BadInputIsRefusedBeforeAnyWork) {
   const TemporaryFolder folder;
   WriteFile(folder / "short.txt", "a b");
+  WriteFile(folder / "text.txt", SmallText() + SmallText());
   MakeSmallModel(folder / "there");
   const std::string out = folder / "new", text = folder / "short.txt";
   ExpectFailure({"train", "--text", text, "--out", out}, 2, {"--tokens"});
@@ -166,7 +167,8 @@ TEST(TrainCommand, BadInputIsRefusedBeforeAnyWork) {
   ExpectFailure({"train", "--steps", "5", "--text", text, "--out", folder / "there"}, 1,
                 {"holds a model"});
   ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--resume"}, 1, {"new"});
-  ExpectFailure({"train", "--steps", "5", "--text", text, "--out", text + "/x"}, 1, {"short.txt"});
+  ExpectFailure({"train", "--steps", "5", "--text", folder / "text.txt", "--out", text + "/x"},
+                1, {"short.txt"});
   ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--tokenizer", "nothing"},
                 1, {"nothing"});
   EXPECT_FALSE(fs::exists(fs::path(out) / "model.safetensors"));

@@ -281,7 +281,7 @@ TEST(Train, LearnsAddition) {
   }
   TrainOptions options;
   options.shape = {.batch = 16, .context = 28};
-  options.schedule = {.peak = 3e-3, .warmup = 20, .total = 400};
+  options.schedule = {.peak = 4e-3, .warmup = 100, .total = 1000};
   const TemporaryFolder folder;
   const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
   EXPECT_TRUE(result.finished);
