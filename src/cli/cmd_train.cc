@@ -30,7 +30,7 @@ struct Options {
   std::string valid, out, tokenizer, precision = "auto";
   std::int64_t tokens = 0, steps = -1, warmup = -1;
   TrainOptions train;
-  bool dry_run = false;
+  bool dry_run = false, lines = false;
 };
 
 std::vector<fs::path> Paths(const std::vector<std::string>& names) {
@@ -61,6 +61,15 @@ Gpt2Config MakeConfig(const Options& o, std::int64_t vocabulary) {
   config.vocabulary = vocabulary;
   config.positions = o.train.shape.context;
   return config;
+}
+
+// The tokens that begin a line: the first, and those after a token that ends in a newline.
+std::vector<std::int64_t> LineStarts(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
+  std::vector<std::int64_t> starts = {0};
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (tokenizer.TokenBytes(tokens[i]).ends_with('\n')) starts.push_back(static_cast<std::int64_t>(i + 1));
+  }
+  return starts;
 }
 
 std::int64_t StepsFor(const Options& o) {
@@ -137,6 +146,7 @@ void Run(const Options& given) {
   const std::vector<std::int32_t> valid =
       o.valid.empty() ? std::vector<std::int32_t>() : EncodeFile(tokenizer, o.valid);
   CheckLongEnough(train, o.train.shape.context);
+  if (o.lines) o.train.starts = LineStarts(tokenizer, train);
   Gpt2Config config = MakeConfig(o, tokenizer.vocabulary_size());
   config.end_of_text = tokenizer.end_of_text();
   MakeDirectory(o.out);
@@ -223,6 +233,8 @@ void AddTrain(CLI::App& app) {
   command->add_flag("--resume", o.train.resume, "Go on from the last checkpoint in --out");
   command->add_flag("--recompute", o.train.shape.recompute,
                     "Keep less for backward and compute it again: less memory, a third more work");
+  command->add_flag("--lines", o.lines,
+                    "Start every sequence at the beginning of a line (texts whose lines are examples)");
   command->add_flag("--dry-run", o.dry_run, "Only print the memory plan");
   AddPrecision(command, &o.precision);
 }

@@ -14,13 +14,19 @@ void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context)
   }
 }
 
-Batches::Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed)
-    : tokens_(tokens), context_(context), seed_(seed) {
+Batches::Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed,
+                 std::vector<std::int64_t> starts)
+    : tokens_(tokens), context_(context), seed_(seed), starts_(std::move(starts)) {
   CheckLongEnough(tokens, context);
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  stretches_ = (count - 1) / context;
-  last_start_ = count - 1 - context;
-  order_.resize(static_cast<std::size_t>(stretches_));
+  last_start_ = static_cast<std::int64_t>(tokens.size()) - 1 - context;
+  if (starts_.empty()) {
+    samples_ = (static_cast<std::int64_t>(tokens.size()) - 1) / context;
+  } else {
+    std::erase_if(starts_, [&](std::int64_t start) { return start > last_start_; });
+    if (starts_.empty()) Fail("no line of the text is followed by a context of {} tokens", context);
+    samples_ = static_cast<std::int64_t>(starts_.size());
+  }
+  order_.resize(static_cast<std::size_t>(samples_));
 }
 
 void Batches::StartEpoch(std::int64_t epoch) {
@@ -30,15 +36,20 @@ void Batches::StartEpoch(std::int64_t epoch) {
   for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
 }
 
+std::int64_t Batches::Start(std::int64_t sample) const {
+  const auto place = static_cast<std::size_t>(order_[static_cast<std::size_t>(sample % samples_)]);
+  if (!starts_.empty()) return starts_[place];
+  const std::uint64_t jitter = HashCoordinates(seed_, {1, static_cast<std::uint64_t>(sample)});
+  const std::int64_t start = static_cast<std::int64_t>(place) * context_ +
+                             static_cast<std::int64_t>(jitter % static_cast<std::uint64_t>(context_));
+  return std::min(start, last_start_);
+}
+
 void Batches::Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs, std::int32_t* targets) {
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t sample = first + b;
-    if (sample / stretches_ != epoch_) StartEpoch(sample / stretches_);
-    const std::int64_t stretch = order_[static_cast<std::size_t>(sample % stretches_)];
-    const std::uint64_t place = HashCoordinates(seed_, {1, static_cast<std::uint64_t>(sample)});
-    const std::int64_t start =
-        stretch * context_ + static_cast<std::int64_t>(place % static_cast<std::uint64_t>(context_));
-    const std::int32_t* from = tokens_.data() + std::min(start, last_start_);
+    if (sample / samples_ != epoch_) StartEpoch(sample / samples_);
+    const std::int32_t* from = tokens_.data() + Start(sample);
     std::copy(from, from + context_, inputs + b * context_);
     std::copy(from + 1, from + context_ + 1, targets + b * context_);
   }

@@ -14,23 +14,27 @@ void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context)
 // The stream is cut into stretches of `context` tokens, which every epoch visits once in another order; a
 // sample starts at a random place inside its stretch. (One offset for a whole epoch would lock the phase
 // of texts with a period, such as lists of sums, to the positions, and shift it at every epoch: the loss
-// then jumps.)
+// then jumps.) With given `starts` the samples start there and nowhere else: for texts whose lines are
+// examples by themselves.
 class Batches {
  public:
-  Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed);
+  Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed,
+          std::vector<std::int64_t> starts = {});
 
   // Fills inputs and targets [batch, context] with samples first .. first+batch-1.
   void Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs, std::int32_t* targets);
 
-  std::int64_t samples_per_epoch() const { return stretches_; }
+  std::int64_t samples_per_epoch() const { return samples_; }
 
  private:
   void StartEpoch(std::int64_t epoch);
+  std::int64_t Start(std::int64_t sample) const;
 
   std::span<const std::int32_t> tokens_;
   std::int64_t context_;
   std::uint64_t seed_;
-  std::int64_t stretches_ = 0;
+  std::vector<std::int64_t> starts_;
+  std::int64_t samples_ = 0;     // per epoch: starts, or stretches
   std::int64_t last_start_ = 0;  // of the last whole window
   std::int64_t epoch_ = -1;
   std::vector<std::int32_t> order_;

@@ -39,6 +39,7 @@ Json Settings(const Gpt2Config& config, std::span<const std::int32_t> train, con
           {"lr", o.schedule.peak},
           {"weight_decay", o.optimizer.weight_decay},
           {"clip", o.optimizer.clip_norm},
+          {"starts", o.starts.size()},
           {"seed", o.seed}};
 }
 
@@ -56,7 +57,7 @@ TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
   const std::int64_t samples_per_step = options.shape.batch * options.shape.accumulation;
   const double tokens_per_step = static_cast<double>(samples_per_step * options.shape.context);
 
-  Batches batches(train, options.shape.context, HashCoordinates(options.seed, {1}));
+  Batches batches(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts);
   Optimizer optimizer(start, options.optimizer);
   LossWatch watch(start.config.vocabulary);
   std::int64_t step = 0;

@@ -18,6 +18,7 @@ struct TrainOptions {
   Schedule schedule;  // schedule.total steps
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
+  std::vector<std::int64_t> starts = {};  // where samples may start; empty: anywhere
   std::int64_t eval_every = 0;        // steps; 0: only at the end
   std::int64_t eval_tokens = 1 << 16;  // validation predictions at most
   std::int64_t checkpoint_every = 0;  // steps; 0: every checkpoint_seconds

@@ -82,6 +82,21 @@ TEST(Batches, EveryStretchComesOncePerEpochAndTargetsFollowInputs) {
   EXPECT_NO_THROW(Batches(std::span(tokens).first(8), 7, 1).Fill(0, 1, inputs, targets));
 }
 
+TEST(Batches, SamplesStartWhereTheyAreTold) {
+  std::vector<std::int32_t> tokens(50);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i);
+  Batches batches(tokens, 7, 1, {0, 10, 31, 42, 43, 49});  // no room after 43
+  EXPECT_EQ(batches.samples_per_epoch(), 4);
+  std::multiset<std::int32_t> starts;
+  std::int32_t inputs[7], targets[7];
+  for (std::int64_t i = 0; i < 8; ++i) {
+    batches.Fill(i, 1, inputs, targets);
+    starts.insert(inputs[0]);
+  }
+  EXPECT_EQ(starts, (std::multiset<std::int32_t>{0, 0, 10, 10, 31, 31, 42, 42}));
+  EXPECT_THROW(Batches(tokens, 7, 1, {44}), Error);
+}
+
 TEST(Schedule, WarmsUpAndDecays) {
   const Schedule s{.peak = 2.0, .warmup = 4, .total = 11, .final_fraction = 0.1};
   EXPECT_DOUBLE_EQ(LearningRate(s, 0), 0.5);
