@@ -10,13 +10,12 @@ namespace {
 
 const Gpt2& Model() {
   static const Gpt2 model = [] {
-    Gpt2Config config;
-    config.layers = 12;
-    config.heads = 12;
-    config.width = 768;
-    config.inner = 3072;
-    config.vocabulary = 50257;
-    config.positions = 1024;
+    Gpt2Config config{.layers = 12,
+                      .heads = 12,
+                      .width = 768,
+                      .vocabulary = 50257,
+                      .positions = 1024,
+                      .inner = 3072};
     return RandomModel(config, 1);
   }();
   return model;
@@ -27,7 +26,8 @@ void ForwardPass(benchmark::State& state) {
   const std::int64_t T = state.range(0);
   const std::vector<std::int32_t> ids(static_cast<std::size_t>(T), 17);
   std::vector<TapId> taps;
-  for (std::int64_t layer = 0; state.range(1) != 0 && layer < 12; ++layer) taps.push_back({Tap::kPattern, layer});
+  for (std::int64_t layer = 0; state.range(1) != 0 && layer < 12; ++layer)
+    taps.push_back({Tap::kPattern, layer});
   Recorder recorder(taps, {}, {});
   const Pass pass{.model = Model(), .batch = 1, .length = T, .hooks = &recorder};
   Activations activations(Model().config, 1, T, Keep::kNothing, 0);

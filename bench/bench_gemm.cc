@@ -17,13 +17,15 @@ Buffer<float> Values(std::int64_t count) {
 // Arguments: rows, in, out. Forward, then the two backward products of the same layer.
 void LinearProducts(benchmark::State& state, int which) {
   const std::int64_t R = state.range(0), in = state.range(1), out = state.range(2);
-  const Buffer<float> x = Values(R * in), w = Values(in * out), bias = Values(out), dy = Values(R * out);
+  const Buffer<float> x = Values(R * in), w = Values(in * out), bias = Values(out),
+                      dy = Values(R * out);
   Buffer<float> y(R * out), dx(R * in), dw = Values(in * out), db = Values(out);
   const Linear layer{w.data(), bias.data(), in, out};
   for (auto _ : state) {
     if (which == 0) LinearForward(layer, R, x.data(), y.data());
     if (which == 1) LinearBackwardInput(layer, R, dy.data(), dx.data());
-    if (which == 2) LinearBackwardWeight(layer, R, x.data(), dy.data(), nullptr, dw.data(), db.data());
+    if (which == 2)
+      LinearBackwardWeight(layer, R, x.data(), dy.data(), nullptr, dw.data(), db.data());
   }
   state.counters["GFLOP/s"] = benchmark::Counter(
       2e-9 * static_cast<double>(R) * static_cast<double>(in) * static_cast<double>(out),
@@ -32,7 +34,10 @@ void LinearProducts(benchmark::State& state, int which) {
 void Shapes(benchmark::internal::Benchmark* b) {
   b->UseRealTime()->Unit(benchmark::kMillisecond);
   for (const std::int64_t rows : {64, 1024}) {
-    b->Args({rows, 768, 2304})->Args({rows, 768, 768})->Args({rows, 768, 3072})->Args({rows, 3072, 768});
+    b->Args({rows, 768, 2304})
+        ->Args({rows, 768, 768})
+        ->Args({rows, 768, 3072})
+        ->Args({rows, 3072, 768});
   }
 }
 BENCHMARK_CAPTURE(LinearProducts, forward, 0)->Apply(Shapes);

@@ -26,13 +26,12 @@ struct Options {
 };
 
 Gpt2Config Gpt2Small() {
-  Gpt2Config config;
-  config.layers = 12;
-  config.heads = 12;
-  config.width = 768;
-  config.inner = 3072;
-  config.vocabulary = 50257;
-  config.positions = 1024;
+  Gpt2Config config{.layers = 12,
+                    .heads = 12,
+                    .width = 768,
+                    .vocabulary = 50257,
+                    .positions = 1024,
+                    .inner = 3072};
   return config;
 }
 
@@ -50,10 +49,14 @@ Buffer<float> RandomBuffer(std::int64_t count) {
 struct GemmProblem {
   std::int64_t m = 4096, k = 768, n = 3072;
   Buffer<float> a = RandomBuffer(m * k), b = RandomBuffer(k * n), c{m * n};
-  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
 
   double SgemmSeconds(double budget) {
-    return BestSeconds(budget, [&] { Gemm({m, n, k}, {a.data(), k}, {b.data(), n}, c.data(), n, false); });
+    return BestSeconds(budget, [&] {
+      Gemm({m, n, k}, {a.data(), k}, {b.data(), n}, c.data(), n, false);
+    });
   }
   double Bf16Seconds(double budget) {
     PackedBf16 packed;
@@ -64,8 +67,8 @@ struct GemmProblem {
   }
 };
 
-// Seconds that sgemm alone takes for the matrix products of a forward pass over T tokens: the linear
-// layers, the logits, and scores and values of every head as full T x T products.
+// Seconds that sgemm alone takes for the matrix products of a forward pass over T tokens: the
+// linear layers, the logits, and scores and values of every head as full T x T products.
 double ForwardProductsSeconds(const Gpt2& model, std::int64_t T, double budget) {
   const Gpt2Config& c = model.config;
   Buffer<float> x = RandomBuffer(T * c.inner), y(T * std::max(c.vocabulary, c.inner)), s(T * T);
@@ -83,7 +86,8 @@ double ForwardProductsSeconds(const Gpt2& model, std::int64_t T, double budget) 
       ParallelFor(c.heads, [&](std::int64_t h) {
         static thread_local Buffer<float> scores;
         if (scores.size() < T * T) scores = Buffer<float>(T * T);
-        Gemm({T, T, D}, {x.data() + h * D, F}, {x.data() + h * D, F, Op::kTranspose}, scores.data(), T, false);
+        Gemm({T, T, D}, {x.data() + h * D, F}, {x.data() + h * D, F, Op::kTranspose}, scores.data(),
+             T, false);
         Gemm({T, D, T}, {scores.data(), T}, {x.data() + h * D, F}, y.data() + h * D, C, false);
       });
     }
@@ -95,9 +99,11 @@ double ForwardProductsSeconds(const Gpt2& model, std::int64_t T, double budget) 
 // A forward pass with the pattern of every head kept, logits included.
 double ForwardSeconds(const Gpt2& model, std::int64_t T, double budget) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(T));
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>((i * 7919) % 50257);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int32_t>((i * 7919) % 50257);
   std::vector<TapId> patterns;
-  for (std::int64_t layer = 0; layer < model.config.layers; ++layer) patterns.push_back({Tap::kPattern, layer});
+  for (std::int64_t layer = 0; layer < model.config.layers; ++layer)
+    patterns.push_back({Tap::kPattern, layer});
   Recorder recorder(patterns, {}, {});
   const Pass pass{.model = model, .batch = 1, .length = T, .hooks = &recorder};
   Activations activations(model.config, 1, T, Keep::kNothing, 0);
@@ -122,7 +128,8 @@ double TrainTokensPerSecond(const Gpt2& model, bool bf16, double budget) {
   TrainStep step(model.config, shape);
   std::vector<std::int32_t> tokens(4096);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<std::int32_t>(Mix64(i) % static_cast<std::uint64_t>(model.config.vocabulary));
+    tokens[i] =
+        static_cast<std::int32_t>(Mix64(i) % static_cast<std::uint64_t>(model.config.vocabulary));
   }
   Batches batches(tokens, shape.context, 0);
   std::int64_t sample = 0;
@@ -138,19 +145,23 @@ struct AttentionTimes {
   double dense_forward, dense_both, gated_forward, gated_both, hard_forward;
 };
 
-AttentionTimes TimeAttention(std::int64_t batch, std::int64_t heads, std::int64_t T, std::int64_t D) {
+AttentionTimes TimeAttention(std::int64_t batch, std::int64_t heads, std::int64_t T,
+                             std::int64_t D) {
   const std::int64_t C = heads * D, rows = batch * T;
   const AttentionShape shape{batch, heads, T, T, D, 0.125f};
   Buffer<float> qkv = RandomBuffer(rows * 3 * C), dz = RandomBuffer(rows * C);
   for (float& value : qkv) value *= 4.0f;
   Buffer<float> z(rows * C), dqkv(rows * 3 * C), lse(batch * heads * T);
-  const auto part = [&](auto* base, int i) { return HeadRows<std::remove_reference_t<decltype(*base)>>{base + i * C, 3 * C, T * 3 * C}; };
+  const auto part = [&](auto* base, int i) {
+    return HeadRows<std::remove_reference_t<decltype(*base)>>{base + i * C, 3 * C, T * 3 * C};
+  };
   const float* values = qkv.data();
   const AttentionInput input{part(values, 0), part(values, 1), part(values, 2)};
   const HeadRows<float> out{z.data(), C, T * C};
   const AttentionOutput kept{{z.data(), C, T * C}, lse.data()};
   const HeadRows<const float> gradient{dz.data(), C, T * C};
-  const AttentionGradients gradients{part(dqkv.data(), 0), part(dqkv.data(), 1), part(dqkv.data(), 2)};
+  const AttentionGradients gradients{part(dqkv.data(), 0), part(dqkv.data(), 1),
+                                     part(dqkv.data(), 2)};
   Buffer<std::int64_t> edges(batch * heads);
   Buffer<double> probability(batch * heads);
   const GateStatistics statistics{edges.data(), probability.data()};
@@ -163,10 +174,10 @@ AttentionTimes TimeAttention(std::int64_t batch, std::int64_t heads, std::int64_
     AttentionForward(shape, input, out, lse.data());
     AttentionBackward(shape, input, kept, gradient, gradients);
   });
-  times.hard_forward =
-      BestSeconds(1.0, [&] { GatedAttentionForward(shape, input, hard, out, lse.data(), statistics); });
-  times.gated_forward =
-      BestSeconds(1.0, [&] { GatedAttentionForward(shape, input, sampled, out, lse.data(), statistics); });
+  times.hard_forward = BestSeconds(
+      1.0, [&] { GatedAttentionForward(shape, input, hard, out, lse.data(), statistics); });
+  times.gated_forward = BestSeconds(
+      1.0, [&] { GatedAttentionForward(shape, input, sampled, out, lse.data(), statistics); });
   times.gated_both = BestSeconds(2.0, [&] {
     GatedAttentionForward(shape, input, sampled, out, lse.data(), statistics);
     GatedAttentionBackward(shape, input, sampled, 1e-6f, kept, gradient, gradients);
@@ -198,13 +209,15 @@ void Run(const Options& options) {
   Say(options, fmt::format("memory read                     {:>9.1f} GB/s", bandwidth / 1e9));
 
   // Decoding reads every weight but the unused positions once per token.
-  const double weight_bytes = 4.0 * static_cast<double>(parameters - (config.positions - 1) * config.width);
+  const double weight_bytes =
+      4.0 * static_cast<double>(parameters - (config.positions - 1) * config.width);
   const Generation decoded = Generate(model, {1, 2, 3, 4}, {.max_new = 33});
   const double decode = static_cast<double>(decoded.new_tokens - 1) / decoded.decode_seconds;
   json["decode_tokens_per_second"] = decode;
   json["decode_share_of_bandwidth"] = decode * weight_bytes / bandwidth;
-  Say(options, fmt::format("decoding, 124M fp32             {:>9.1f} tokens/s   {:.0f} % of memory speed", decode,
-                           100.0 * decode * weight_bytes / bandwidth));
+  Say(options,
+      fmt::format("decoding, 124M fp32             {:>9.1f} tokens/s   {:.0f} % of memory speed",
+                  decode, 100.0 * decode * weight_bytes / bandwidth));
 
   for (const std::int64_t length : {std::int64_t{64}, std::int64_t{1024}}) {
     const double budget = length == 64 ? 2.0 : 5.0;
@@ -213,8 +226,10 @@ void Run(const Options& options) {
     json[fmt::format("forward_{}_seconds", length)] = forward;
     json[fmt::format("forward_{}_products_seconds", length)] = products;
     json[fmt::format("forward_{}_ratio", length)] = forward / products;
-    Say(options, fmt::format("forward, {:>4} tokens, all patterns {:>7.1f} ms       {:.2f} x its products by sgemm",
-                             length, 1e3 * forward, forward / products));
+    Say(options,
+        fmt::format(
+            "forward, {:>4} tokens, all patterns {:>7.1f} ms       {:.2f} x its products by sgemm",
+            length, 1e3 * forward, forward / products));
   }
 
   const AttentionTimes a = TimeAttention(4, 12, 1024, 64);
@@ -223,33 +238,38 @@ void Run(const Options& options) {
                                        {"gated_sampled_forward", 1e3 * a.gated_forward},
                                        {"gated_sampled_forward_backward", 1e3 * a.gated_both},
                                        {"gated_hard_forward", 1e3 * a.hard_forward}};
-  Say(options, fmt::format("attention (4,12,1024,64)         dense {:.1f} / {:.1f} ms, gated {:.1f} / {:.1f} ms, gated "
+  Say(options, fmt::format("attention (4,12,1024,64)         dense {:.1f} / {:.1f} ms, gated "
+                           "{:.1f} / {:.1f} ms, gated "
                            "evaluation {:.1f} ms (forward / with backward)",
-                           1e3 * a.dense_forward, 1e3 * a.dense_both, 1e3 * a.gated_forward, 1e3 * a.gated_both,
-                           1e3 * a.hard_forward));
+                           1e3 * a.dense_forward, 1e3 * a.dense_both, 1e3 * a.gated_forward,
+                           1e3 * a.gated_both, 1e3 * a.hard_forward));
 
   const double fp32_rate = TrainTokensPerSecond(model, false, 10.0);
-  sgemm = std::max(sgemm, gemm.flops() / gemm.SgemmSeconds(1.5) / 1e9);  // once more, before dividing by it
+  sgemm = std::max(
+      sgemm, gemm.flops() / gemm.SgemmSeconds(1.5) / 1e9);  // once more, before dividing by it
   const double fp32_share = fp32_rate * flops_per_token / (sgemm * 1e9);
   json["sgemm_gflops"] = sgemm;
   json["flops_per_token"] = flops_per_token;
   json["train_fp32_tokens_per_second"] = fp32_rate;
   json["train_fp32_sgemm_ratio"] = fp32_share;
   Say(options, fmt::format("sgemm 4096x768x3072             {:>9.1f} GFLOP/s", sgemm));
-  Say(options, fmt::format("training, 124M, 4 x 256, fp32   {:>9.1f} tokens/s   {:.2f} x sgemm", fp32_rate, fp32_share));
+  Say(options, fmt::format("training, 124M, 4 x 256, fp32   {:>9.1f} tokens/s   {:.2f} x sgemm",
+                           fp32_rate, fp32_share));
   if (tiles) {
     const double bf16_rate = TrainTokensPerSecond(model, true, 10.0);
     json["bf16_gemm_gflops"] = bf16;
     json["train_bf16_tokens_per_second"] = bf16_rate;
     json["train_bf16_sgemm_ratio"] = bf16_rate * flops_per_token / (sgemm * 1e9);
-    Say(options, fmt::format("bf16 product 4096x768x3072      {:>9.1f} GFLOP/s     {:.1f} x sgemm", bf16, bf16 / sgemm));
-    Say(options, fmt::format("training, 124M, 4 x 256, bf16   {:>9.1f} tokens/s   {:.2f} x sgemm", bf16_rate,
-                             bf16_rate * flops_per_token / (sgemm * 1e9)));
+    Say(options, fmt::format("bf16 product 4096x768x3072      {:>9.1f} GFLOP/s     {:.1f} x sgemm",
+                             bf16, bf16 / sgemm));
+    Say(options, fmt::format("training, 124M, 4 x 256, bf16   {:>9.1f} tokens/s   {:.2f} x sgemm",
+                             bf16_rate, bf16_rate * flops_per_token / (sgemm * 1e9)));
   } else {
     json["bf16_gemm_gflops"] = nullptr;
     json["train_bf16_tokens_per_second"] = nullptr;
     json["bf16_reason"] = Bf16GemmReason();
-    Say(options, fmt::format("bf16                             does not run here: {}", Bf16GemmReason()));
+    Say(options,
+        fmt::format("bf16                             does not run here: {}", Bf16GemmReason()));
   }
   if (options.common.json) PrintJson(json);
 }
@@ -258,8 +278,10 @@ void Run(const Options& options) {
 
 void AddBench(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  AddCommand(app, "bench", "Measure this machine: products, attention, forward, training, decoding (about a minute)",
-             "clearhead bench --json", options, Run);
+  AddCommand(
+      app, "bench",
+      "Measure this machine: products, attention, forward, training, decoding (about a minute)",
+      "clearhead bench --json", options, Run);
 }
 
 }  // namespace clearhead::cli

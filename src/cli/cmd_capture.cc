@@ -54,16 +54,18 @@ void Run(const Options& options) {
 
 void AddCapture(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
-      app, "capture", "Run a model once and write logits and intermediate values to a safetensors file",
-      "clearhead capture gpt2 --prompt 'Hello world' --taps 'blocks.*.attn.hook_pattern' --out run.safetensors",
-      options, Run);
+  CLI::App* command =
+      AddCommand(app, "capture",
+                 "Run a model once and write logits and intermediate values to a safetensors file",
+                 "clearhead capture gpt2 --prompt 'Hello world' --taps "
+                 "'blocks.*.attn.hook_pattern' --out run.safetensors",
+                 options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   options->input.Add(command);
   command->add_option("--out", options->out, "File to write")->required();
-  options->taps_option =
-      command->add_option("--taps", options->taps,
-                          "Comma list of TransformerLens names, * matches anything; all = every tap");
+  options->taps_option = command->add_option(
+      "--taps", options->taps,
+      "Comma list of TransformerLens names, * matches anything; all = every tap");
   command->add_flag("--gradients", options->gradients,
                     "Add loss (mean next-token cross-entropy), grad.<parameter> and grad.<tap>");
   options->gates.Add(command, /*with_weight=*/true);

@@ -54,7 +54,8 @@ void Run(const Options& options) {
   const Tokenizer tokenizer = Tokenizer::Load(path);
   const std::vector<std::int32_t> tokens = EncodeFile(tokenizer, options.text);
 
-  EvaluateOptions evaluate{.context = options.context, .max_tokens = options.tokens, .gates = gates};
+  EvaluateOptions evaluate{
+      .context = options.context, .max_tokens = options.tokens, .gates = gates};
   std::optional<Progress> bar;
   evaluate.progress = [&](std::int64_t done, std::int64_t total) {
     if (!bar) bar.emplace("eval", total, "tok");
@@ -73,18 +74,20 @@ void Run(const Options& options) {
   if (!result.open_edges.empty()) AddGateFields(model.config, result, options.per_head, &json);
   if (options.common.json) return PrintJson(json);
   std::string text = fmt::format(
-      "loss {:.4f} nats, perplexity {:.3f}, over {} tokens in {} windows of at most {} ({:.0f} tokens/s)\n",
+      "loss {:.4f} nats, perplexity {:.3f}, over {} tokens in {} windows of at most {} ({:.0f} "
+      "tokens/s)\n",
       result.loss, std::exp(result.loss), result.tokens, result.windows, result.context,
       static_cast<double>(result.tokens) / result.seconds);
   if (json.contains("edge_fraction")) {
     text += fmt::format("open gates {:.3f} % of causal pairs, {:.2f} keys per query and head\n",
-                        100.0 * json["edge_fraction"].get<double>(), json["edges_per_query"].get<double>());
+                        100.0 * json["edge_fraction"].get<double>(),
+                        json["edges_per_query"].get<double>());
   }
   if (json.contains("heads")) {
     for (const Json& head : json["heads"]) {
-      text += fmt::format("{:<8} {:>8.3f} %  {:>7.2f} keys per query\n", head["head"].get<std::string>(),
-                          100.0 * head["edge_fraction"].get<double>(),
-                          head["edges_per_query"].get<double>());
+      text += fmt::format(
+          "{:<8} {:>8.3f} %  {:>7.2f} keys per query\n", head["head"].get<std::string>(),
+          100.0 * head["edge_fraction"].get<double>(), head["edges_per_query"].get<double>());
     }
   }
   Print(text);
@@ -94,17 +97,20 @@ void Run(const Options& options) {
 
 void AddEval(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
-      app, "eval",
-      "Mean next-token cross-entropy (nats) and perplexity on a text.\n"
-      "The text is cut into windows of N input tokens; each token but the first is predicted once, from\n"
-      "the tokens before it in its window.",
-      "clearhead eval gpt2 --text book.txt --context 512", options, Run);
+  CLI::App* command = AddCommand(app, "eval",
+                                 "Mean next-token cross-entropy (nats) and perplexity on a text.\n"
+                                 "The text is cut into windows of N input tokens; each token but "
+                                 "the first is predicted once, from\n"
+                                 "the tokens before it in its window.",
+                                 "clearhead eval gpt2 --text book.txt --context 512", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   command->add_option("--text", options->text, "The text, UTF-8")->required();
-  command->add_option("--context", options->context, "Window length N (default: the model's positions)")
+  command
+      ->add_option("--context", options->context,
+                   "Window length N (default: the model's positions)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  command->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
+  command
+      ->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
       ->check(PositiveNumber());
   command->add_flag("--per-head", options->per_head, "Gated models: also list every head");
   options->gates.Add(command, /*with_weight=*/false);

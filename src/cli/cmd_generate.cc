@@ -84,7 +84,8 @@ void AddGenerate(CLI::App& app) {
                  "clearhead generate gpt2 --prompt 'Once upon a time' --max-new 40", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   options->prompt_option = command->add_option("--prompt", options->prompt, "Text to continue");
-  options->ids_option = command->add_option("--ids", options->ids, "Token ids instead of text: 15496,995");
+  options->ids_option =
+      command->add_option("--ids", options->ids, "Token ids instead of text: 15496,995");
   command->add_option("--max-new", options->generate.max_new, "New tokens at most (default: 64)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
   command
@@ -92,7 +93,9 @@ void AddGenerate(CLI::App& app) {
                    "0 = always the most likely token (default), 1 = the model's own distribution")
       ->check(NonNegativeNumber())
       ->check(CLI::Range(0.0, 100.0));
-  command->add_option("--top-k", options->generate.top_k, "Draw from the K most likely only (default: all)")
+  command
+      ->add_option("--top-k", options->generate.top_k,
+                   "Draw from the K most likely only (default: all)")
       ->check(PositiveNumber());
   options->gates.Add(command, /*with_weight=*/false);
 }

@@ -20,14 +20,11 @@ Json MachineJson() {
   const CpuFeatures& cpu = Cpu();
   Json kernels = Json::array();
   for (const KernelChoice& choice : KernelChoices()) {
-    kernels.push_back({{"kernel", choice.kernel}, {"runs", choice.runs}, {"reason", choice.reason}});
+    kernels.push_back(
+        {{"kernel", choice.kernel}, {"runs", choice.runs}, {"reason", choice.reason}});
   }
-  return {{"version", CLEARHEAD_VERSION},
-          {"cpu", cpu.model},
-          {"features", SimdFeatureNames(cpu)},
-          {"threads", Threads()},
-          {"kernels", kernels},
-          {"models", ShippedModels()}};
+  return {{"version", CLEARHEAD_VERSION}, {"cpu", cpu.model},   {"features", SimdFeatureNames(cpu)},
+          {"threads", Threads()},         {"kernels", kernels}, {"models", ShippedModels()}};
 }
 
 Json ModelJson(const std::filesystem::path& path) {
@@ -55,8 +52,9 @@ void Run(const Options& options) {
   if (options.common.json) return PrintJson(json);
 
   std::string text = fmt::format("clearhead {}\n\n", CLEARHEAD_VERSION);
-  text += fmt::format("CPU        {}\nfeatures   {}\nthreads    {}\n\n", json["cpu"].get<std::string>(),
-                      fmt::join(SimdFeatureNames(Cpu()), " "), Threads());
+  text +=
+      fmt::format("CPU        {}\nfeatures   {}\nthreads    {}\n\n", json["cpu"].get<std::string>(),
+                  fmt::join(SimdFeatureNames(Cpu()), " "), Threads());
   for (const KernelChoice& choice : KernelChoices()) {
     text += fmt::format("{:<22} {}\n{:<22} {}\n", choice.kernel, choice.runs, "", choice.reason);
   }
@@ -64,7 +62,8 @@ void Run(const Options& options) {
   if (json.contains("model")) {
     text += "\n";
     for (const auto& [name, value] : json["model"].items()) {
-      text += fmt::format("{:<11}{}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+      text += fmt::format("{:<11}{}\n", name,
+                          value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
   Print(text);
@@ -74,9 +73,9 @@ void Run(const Options& options) {
 
 void AddInfo(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      AddCommand(app, "info", "Tell the CPU's features, which kernels run and why, and a model's summary",
-                 "clearhead info models/tale", options, Run);
+  CLI::App* command = AddCommand(
+      app, "info", "Tell the CPU's features, which kernels run and why, and a model's summary",
+      "clearhead info models/tale", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model");
 }
 

@@ -42,7 +42,7 @@ void Run(const Options& options) {
     if (options.common.json) return PrintJson({{"text", ToValidUtf8(bytes)}});
     return Print(bytes + "\n");
   }
-  const std::string text = from_stdin                        ? ReadStandardInput()
+  const std::string text = from_stdin                         ? ReadStandardInput()
                            : options.file_option->count() > 0 ? ReadFile(options.file)
                                                               : options.text;
   const std::vector<std::int32_t> ids = tokenizer.Encode(
@@ -61,8 +61,9 @@ void Run(const Options& options) {
 
 void AddTokenize(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(app, "tokenize", "Turn text into token ids, or ids into text",
-                                 "clearhead tokenize gpt2 --text 'Hello world' --json", options, Run);
+  CLI::App* command =
+      AddCommand(app, "tokenize", "Turn text into token ids, or ids into text",
+                 "clearhead tokenize gpt2 --text 'Hello world' --json", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   command->add_option("INPUT", options->input, "- reads the text from standard input");
   options->text_option = command->add_option("--text", options->text, "The text");

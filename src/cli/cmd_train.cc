@@ -9,6 +9,7 @@
 #include "cli/interrupt.h"
 #include "cli/numbers.h"
 #include "cli/precision.h"
+#include "cli/run_length.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
@@ -28,7 +29,8 @@ struct Options {
   std::int64_t layers = 6, heads = 8, width = 256, vocabulary = 4096;
   std::vector<std::string> texts;
   std::string valid, out, tokenizer, precision = "auto";
-  std::int64_t tokens = 0, steps = -1, warmup = -1;
+  RunLength length;
+  std::int64_t warmup = -1;
   TrainOptions train;
   bool dry_run = false, lines = false;
 };
@@ -53,30 +55,13 @@ Tokenizer MakeTokenizer(const Options& o) {
 }
 
 Gpt2Config MakeConfig(const Options& o, std::int64_t vocabulary) {
-  Gpt2Config config;
-  config.layers = o.layers;
-  config.heads = o.heads;
-  config.width = o.width;
-  config.inner = 4 * o.width;
-  config.vocabulary = vocabulary;
-  config.positions = o.train.shape.context;
+  Gpt2Config config{.layers = o.layers,
+                    .heads = o.heads,
+                    .width = o.width,
+                    .vocabulary = vocabulary,
+                    .positions = o.train.shape.context,
+                    .inner = 4 * o.width};
   return config;
-}
-
-// The tokens that begin a line: the first, and those after a token that ends in a newline.
-std::vector<std::int64_t> LineStarts(const Tokenizer& tokenizer, const std::vector<std::int32_t>& tokens) {
-  std::vector<std::int64_t> starts = {0};
-  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-    if (tokenizer.TokenBytes(tokens[i]).ends_with('\n')) starts.push_back(static_cast<std::int64_t>(i + 1));
-  }
-  return starts;
-}
-
-std::int64_t StepsFor(const Options& o) {
-  const std::int64_t per_step = o.train.shape.batch * o.train.shape.accumulation * o.train.shape.context;
-  if (o.steps >= 0) return o.steps;
-  if (o.tokens > 0) return std::max<std::int64_t>(1, (o.tokens + per_step - 1) / per_step);
-  FailUsage("say how long to train: --tokens N or --steps N");
 }
 
 Json PlanJson(const Gpt2Config& config, const StepShape& shape) {
@@ -93,13 +78,14 @@ void PrintPlan(const Options& o, const Gpt2Config& config, const StepShape& shap
   const Json plan = PlanJson(config, shape);
   if (o.common.json) return PrintJson(plan);
   std::string text = fmt::format("{} parameters; batch {} x {} tokens, {} pass(es) per step, {}\n",
-                                 config.ParameterCount(), shape.batch, shape.context, shape.accumulation,
-                                 shape.bf16 ? "bf16" : "fp32");
+                                 config.ParameterCount(), shape.batch, shape.context,
+                                 shape.accumulation, shape.bf16 ? "bf16" : "fp32");
   for (const Json& item : plan["memory"]) {
     text += fmt::format("  {:<26} {:>10.1f} MB\n", item["what"].get<std::string>(),
                         item["bytes"].get<double>() / 1e6);
   }
-  Print(text + fmt::format("  {:<26} {:>10.1f} MB\n", "total", plan["total_bytes"].get<double>() / 1e6));
+  Print(text +
+        fmt::format("  {:<26} {:>10.1f} MB\n", "total", plan["total_bytes"].get<double>() / 1e6));
 }
 
 void DrawLoss(const fs::path& out) {
@@ -113,7 +99,7 @@ void DrawLoss(const fs::path& out) {
       valid.y.push_back(line["valid_loss"].get<double>());
     }
   }
-  const double window = std::max(1.0, static_cast<double>(raw.x.size()) / 50.0);
+  const double window = std::max(1.0, static_cast<double>(raw.x.size()) / 200.0);
   const Series smooth{.name = "training", .x = raw.x, .y = RunningMean(raw.y, window)};
   LineChart chart;
   chart.x_label = "step";
@@ -127,9 +113,11 @@ void Run(const Options& given) {
   Options o = given;
   o.train.seed = o.common.seed;
   o.train.shape.bf16 = UseBf16(o.precision);
-  o.train.schedule.total = StepsFor(o);
-  o.train.schedule.warmup = o.warmup >= 0 ? o.warmup : std::min<std::int64_t>(100, o.train.schedule.total / 10);
-  if (o.width % o.heads != 0) FailUsage("--width {} is not a multiple of --heads {}", o.width, o.heads);
+  o.train.schedule.total = o.length.Steps(o.train.shape);
+  o.train.schedule.warmup =
+      o.warmup >= 0 ? o.warmup : std::min<std::int64_t>(100, o.train.schedule.total / 10);
+  if (o.width % o.heads != 0)
+    FailUsage("--width {} is not a multiple of --heads {}", o.width, o.heads);
   if (o.dry_run) return PrintPlan(o, MakeConfig(o, o.vocabulary), o.train.shape);
   if (o.out.empty()) FailUsage("--out is required: the folder for the model");
   if (o.texts.empty() && o.train.schedule.total > 0) FailUsage("--text is required");
@@ -157,16 +145,20 @@ void Run(const Options& given) {
   TrainCallbacks callbacks;
   callbacks.should_stop = [&] { return interrupt.requested(); };
   callbacks.on_step = [&](const TrainProgress& p) {
-    const std::int64_t per_step = o.train.shape.batch * o.train.shape.accumulation * o.train.shape.context;
+    const std::int64_t per_step =
+        o.train.shape.batch * o.train.shape.accumulation * o.train.shape.context;
     if (!bar) bar.emplace("train", p.steps * per_step, "tok");
-    bar->Update(p.step * per_step,
-                fmt::format("step {}/{} loss {:.4f}{}", p.step, p.steps, p.loss,
-                            p.valid_loss ? fmt::format(" valid {:.4f}", *p.valid_loss) : std::string()));
+    bar->Update(
+        p.step * per_step,
+        fmt::format("step {}/{} loss {:.4f}{}", p.step, p.steps, p.loss,
+                    p.valid_loss ? fmt::format(" valid {:.4f}", *p.valid_loss) : std::string()));
   };
-  const TrainResult result = Train(RandomModel(config, o.common.seed), train, valid, o.train, o.out, callbacks);
+  const TrainResult result =
+      Train(RandomModel(config, o.common.seed), train, valid, o.train, o.out, callbacks);
   bar.reset();
   if (!result.finished) {
-    throw Interrupted(fmt::format("interrupted at step {}; go on with the same command and --resume", result.step));
+    throw Interrupted(fmt::format(
+        "interrupted at step {}; go on with the same command and --resume", result.step));
   }
   DrawLoss(o.out);
   Json json = {{"out", o.out},
@@ -192,49 +184,59 @@ void AddTrain(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
   o.train.shape = {.batch = 16, .context = 256, .accumulation = 1};
-  CLI::App* command = AddCommand(
-      app, "train", "Train a GPT-2-architecture model from text",
-      "clearhead train --text book.txt --valid other.txt --tokens 20M --out my-model", options, Run);
+  CLI::App* command =
+      AddCommand(app, "train", "Train a GPT-2-architecture model from text",
+                 "clearhead train --text book.txt --valid other.txt --tokens 20M --out my-model",
+                 options, Run);
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("--text", o.texts, "Text files to learn from");
   command->add_option("--valid", o.valid, "Text file for the validation loss");
   command->add_option("--out", o.out, "Folder for the model, its metrics and checkpoints");
-  command->add_option("--tokens", o.tokens, "Tokens to train on, e.g. 20M")
-      ->transform(CLI::AsNumberWithUnit(std::map<std::string, std::int64_t>{
-          {"k", 1000}, {"M", 1000000}, {"G", 1000000000}}))
-      ->check(positive);
-  command->add_option("--steps", o.steps, "Optimiser steps, instead of --tokens")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  o.length.Add(command);
   command->add_option("--layers", o.layers, "Blocks (default: 6)")->check(CLI::Range(1, 4096));
-  command->add_option("--heads", o.heads, "Heads per block (default: 8)")->check(CLI::Range(1, 4096));
+  command->add_option("--heads", o.heads, "Heads per block (default: 8)")
+      ->check(CLI::Range(1, 4096));
   command->add_option("--width", o.width, "Width of the residual stream (default: 256)")
       ->check(CLI::Range(1, 1 << 18));
   command->add_option("--context", o.train.shape.context, "Tokens per sequence (default: 256)")
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--vocab", o.vocabulary, "Tokens of the vocabulary to learn (default: 4096)")
       ->check(CLI::Range(257, 1 << 24));
-  command->add_option("--tokenizer", o.tokenizer, "Use this model's tokenizer instead of learning one");
-  command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")->check(positive);
-  command->add_option("--accumulate", o.train.shape.accumulation, "Passes per optimiser step (default: 1)")
+  command->add_option("--tokenizer", o.tokenizer,
+                      "Use this model's tokenizer instead of learning one");
+  command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")
+      ->check(positive);
+  command
+      ->add_option("--accumulate", o.train.shape.accumulation,
+                   "Passes per optimiser step (default: 1)")
       ->check(positive);
   command->add_option("--lr", o.train.schedule.peak, "Peak learning rate (default: 0.001)")
       ->check(PositiveNumber());
-  command->add_option("--warmup", o.warmup, "Steps of linear warm-up (default: 100, at most a tenth)")
+  command
+      ->add_option("--warmup", o.warmup, "Steps of linear warm-up (default: 100, at most a tenth)")
       ->check(NonNegativeNumber());
-  command->add_option("--weight-decay", o.train.optimizer.weight_decay, "Of matrices only (default: 0.1)")
+  command
+      ->add_option("--weight-decay", o.train.optimizer.weight_decay,
+                   "Of matrices only (default: 0.1)")
       ->check(NonNegativeNumber());
-  command->add_option("--clip", o.train.optimizer.clip_norm, "Largest gradient norm (default: 1; 0 = off)")
+  command
+      ->add_option("--clip", o.train.optimizer.clip_norm,
+                   "Largest gradient norm (default: 1; 0 = off)")
       ->check(NonNegativeNumber());
-  command->add_option("--eval-every", o.train.eval_every, "Steps between validations (default: only the end)")
+  command
+      ->add_option("--eval-every", o.train.eval_every,
+                   "Steps between validations (default: only the end)")
       ->check(positive);
-  command->add_option("--checkpoint-every", o.train.checkpoint_every,
-                      "Steps between checkpoints (default: every five minutes)")
+  command
+      ->add_option("--checkpoint-every", o.train.checkpoint_every,
+                   "Steps between checkpoints (default: every five minutes)")
       ->check(positive);
   command->add_flag("--resume", o.train.resume, "Go on from the last checkpoint in --out");
   command->add_flag("--recompute", o.train.shape.recompute,
                     "Keep less for backward and compute it again: less memory, a third more work");
-  command->add_flag("--lines", o.lines,
-                    "Start every sequence at the beginning of a line (texts whose lines are examples)");
+  command->add_flag(
+      "--lines", o.lines,
+      "Start every sequence at the beginning of a line (texts whose lines are examples)");
   command->add_flag("--dry-run", o.dry_run, "Only print the memory plan");
   AddPrecision(command, &o.precision);
 }

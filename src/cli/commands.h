@@ -11,6 +11,7 @@ void AddCapture(CLI::App& app);
 void AddEval(CLI::App& app);
 void AddGenerate(CLI::App& app);
 void AddTrain(CLI::App& app);
+void AddSparsify(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
 

@@ -20,7 +20,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
                      const std::string& example, CommonOptions* common) {
   CLI::App* command = app.add_subcommand(name, description);
   command->footer("Example:\n  " + example);
-  command->add_flag("--json", common->json, "Print one JSON document on stdout and nothing else there");
+  command->add_flag("--json", common->json,
+                    "Print one JSON document on stdout and nothing else there");
   command->add_option("--threads", common->threads, "Threads to use (default: all cores)")
       ->check(CLI::Range(1, 4096));
   command->add_option("--seed", common->seed, "Seed of everything random (default: 0)")
@@ -36,10 +37,12 @@ void Prepare(const CommonOptions& common) {
 
 namespace {
 
-// Folders that may hold shipped models: beside the sources of a build, beside an installed program, here.
+// Folders that may hold shipped models: beside the sources of a build, beside an installed program,
+// here.
 std::vector<fs::path> ModelFolders() {
   std::vector<fs::path> folders;
-  if (const char* named = std::getenv("CLEARHEAD_MODELS"); named != nullptr) folders.emplace_back(named);
+  if (const char* named = std::getenv("CLEARHEAD_MODELS"); named != nullptr)
+    folders.emplace_back(named);
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) {
@@ -85,8 +88,9 @@ fs::path FindModel(const std::string& name) {
   }
   const std::vector<std::string> shipped = ShippedModels();
   Fail("there is no model '{}': no such folder{}", name,
-       shipped.empty() ? std::string(", and no models ship with this build")
-                       : fmt::format(", and the models that ship are {}", fmt::join(shipped, ", ")));
+       shipped.empty()
+           ? std::string(", and no models ship with this build")
+           : fmt::format(", and the models that ship are {}", fmt::join(shipped, ", ")));
 }
 
 void Print(std::string_view text) {
@@ -100,8 +104,8 @@ void PrintJson(const Json& json) { Print(ToText(json) + "\n"); }
 void InputOptions::Add(CLI::App* command) {
   prompt_option = command->add_option("--prompt", prompt, "Text to run the model on");
   ids_option = command->add_option("--ids", ids, "Token ids instead of text: 15496,995");
-  ids_file_option = command->add_option("--ids-file", ids_file,
-                                        "JSON file with an array of arrays of token ids, all of one length");
+  ids_file_option = command->add_option(
+      "--ids-file", ids_file, "JSON file with an array of arrays of token ids, all of one length");
 }
 
 std::vector<std::int32_t> ParseIds(const std::string& list) {
@@ -142,8 +146,8 @@ InputTokens ParseTokenRows(const Json& json, std::string_view source) {
 }
 
 InputTokens ReadInput(const InputOptions& input, const fs::path& model) {
-  const auto given = input.prompt_option->count() + input.ids_option->count() +
-                     input.ids_file_option->count();
+  const auto given =
+      input.prompt_option->count() + input.ids_option->count() + input.ids_file_option->count();
   if (given != 1) FailUsage("give exactly one of --prompt, --ids and --ids-file");
   if (input.ids_file_option->count() > 0) {
     return ParseTokenRows(ReadJsonFile(input.ids_file), input.ids_file);

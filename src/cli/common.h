@@ -22,8 +22,8 @@ struct CommonOptions {
   std::uint64_t seed = 0;
 };
 
-// Adds a command. `example` is shown at the end of its help. The command gets --json, --threads, --seed;
-// `run` is called after parsing with the threads set.
+// Adds a command. `example` is shown at the end of its help. The command gets --json, --threads,
+// --seed; `run` is called after parsing with the threads set.
 template <typename Options>
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                      const std::string& example, std::shared_ptr<Options> options,

@@ -18,18 +18,21 @@ struct GateFlags {
   void Add(CLI::App* command, bool with_weight) {
     gates_option =
         command
-            ->add_option("--gates", gates,
-                         "Gated models: hard gates, sampled as in training, or all open (default: hard)")
+            ->add_option(
+                "--gates", gates,
+                "Gated models: hard gates, sampled as in training, or all open (default: hard)")
             ->check(CLI::IsMember({"hard", "sampled", "open"}));
     if (with_weight) {
-      weight_option = command->add_option("--gate-weight", weight,
-                                          "Gated models: gradients of loss + WEIGHT * mean gate probability");
+      weight_option =
+          command->add_option("--gate-weight", weight,
+                              "Gated models: gradients of loss + WEIGHT * mean gate probability");
     }
   }
 
   // Refuses gate flags on a model without gates.
   GateRun Resolve(const Gpt2Config& config, std::uint64_t seed) const {
-    const bool asked = gates_option->count() > 0 || (weight_option != nullptr && weight_option->count() > 0);
+    const bool asked =
+        gates_option->count() > 0 || (weight_option != nullptr && weight_option->count() > 0);
     if (asked && config.attention != AttentionKind::kGated) {
       Fail("--gates and --gate-weight need a gated model, but this one has softmax attention");
     }

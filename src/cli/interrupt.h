@@ -1,5 +1,5 @@
-// Ctrl-C during long work: the first asks the work to stop at a good place and save; the second ends the
-// program at once.
+// Ctrl-C during long work: the first asks the work to stop at a good place and save; the second
+// ends the program at once.
 #pragma once
 
 #include <csignal>
@@ -8,7 +8,8 @@
 
 namespace clearhead::cli {
 
-// Thrown after a clean stop; the program then exits with 130, as a shell expects of an interrupted command.
+// Thrown after a clean stop; the program then exits with 130, as a shell expects of an interrupted
+// command.
 class Interrupted : public Error {
  public:
   using Error::Error;

@@ -1,5 +1,5 @@
-// The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not understood,
-// 130 interrupted after saving.
+// The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not
+// understood, 130 interrupted after saving.
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -20,7 +20,8 @@
 
 namespace {
 
-// One line, and nothing that a terminal would obey, whatever a name in a file or an argument has in it.
+// One line, and nothing that a terminal would obey, whatever a name in a file or an argument has in
+// it.
 int Complain(std::string message, int code) {
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   std::replace_if(message.begin(), message.end(), control, ' ');
@@ -62,25 +63,30 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
   return 0;
 }
 
-// OpenMP's threads spin for a while when they wait for each other. On a machine that does anything else
-// they then burn the very cores that the awaited thread needs: training a small model beside one other
-// process ran 12 times slower (docs/architecture.md). libgomp reads the policy from the environment when it
-// is loaded, before main, so the program starts itself once more with it. A policy that the user set stands.
+// OpenMP's threads spin for a while when they wait for each other. On a machine that does anything
+// else they then burn the very cores that the awaited thread needs: training a small model beside
+// one other process ran 12 times slower (docs/architecture.md). libgomp reads the policy from the
+// environment when it is loaded, before main, so the program starts itself once more with it. A
+// policy that the user set stands.
 void WaitPassively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
-  ::execv("/proc/self/exe", argv);  // returns only if it could not; then spinning is not worth an error
+  ::execv("/proc/self/exe",
+          argv);  // returns only if it could not; then spinning is not worth an error
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   WaitPassively(argv);
-  // A file beyond the user's size limit is an error to report, like a full disk, not a reason to die.
+  // A file beyond the user's size limit is an error to report, like a full disk, not a reason to
+  // die.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app{
-      "clearhead: makes the attention of GPT-2-family models sparse, and shows what every head does.\n"
-      "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the program.",
+      "clearhead: makes the attention of GPT-2-family models sparse, and shows what every head "
+      "does.\n"
+      "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the "
+      "program.",
       "clearhead"};
   app.set_version_flag("--version", "clearhead " CLEARHEAD_VERSION);
   app.require_subcommand(1);
@@ -92,6 +98,7 @@ int main(int argc, char** argv) {
   clearhead::cli::AddGenerate(app);
   clearhead::cli::AddAttention(app);
   clearhead::cli::AddTrain(app);
+  clearhead::cli::AddSparsify(app);
   clearhead::cli::AddBench(app);
   try {
     app.parse(argc, argv);

@@ -6,8 +6,8 @@
 
 namespace clearhead::cli {
 
-// Seconds of one call: the best of several, after one warm-up, within about `budget` seconds. The best,
-// because on a shared machine noise only ever adds.
+// Seconds of one call: the best of several, after one warm-up, within about `budget` seconds. The
+// best, because on a shared machine noise only ever adds.
 template <typename F>
 double BestSeconds(double budget, const F& f) {
   using Clock = std::chrono::steady_clock;

@@ -11,9 +11,10 @@ namespace clearhead::cli {
 
 inline void AddPrecision(CLI::App* command, std::string* precision) {
   command
-      ->add_option("--precision", *precision,
-                   "Matrix products: fp32, bf16 (AMX tiles), auto = bf16 where the CPU has it (default: " +
-                       *precision + ")")
+      ->add_option(
+          "--precision", *precision,
+          "Matrix products: fp32, bf16 (AMX tiles), auto = bf16 where the CPU has it (default: " +
+              *precision + ")")
       ->check(CLI::IsMember({"auto", "fp32", "bf16"}));
 }
 

@@ -15,8 +15,10 @@ void* AllocateAligned(std::size_t bytes) {
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* block = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
   if (block == nullptr) {
-    Fail("not enough memory for a block of {:.1f} MB; use a shorter context, a smaller batch or fewer taps",
-         static_cast<double>(bytes) / 1e6);
+    Fail(
+        "not enough memory for a block of {:.1f} MB; use a shorter context, a smaller batch or "
+        "fewer taps",
+        static_cast<double>(bytes) / 1e6);
   }
   if (alignment == kHugePage) ::madvise(block, rounded, MADV_HUGEPAGE);
   return block;

@@ -26,7 +26,8 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::int64_t size)
-      : data_(static_cast<T*>(internal::AllocateAligned(static_cast<std::size_t>(size) * sizeof(T)))),
+      : data_(
+            static_cast<T*>(internal::AllocateAligned(static_cast<std::size_t>(size) * sizeof(T)))),
         size_(size) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}

@@ -1,6 +1,8 @@
 // Errors. Two kinds, because two different people must act:
-//   Error        the outside world is wrong (a file, an argument, the disk): the user acts. The message
-//                is one line: what was found, what was expected, what to do. The program exits with 1.
+//   Error        the outside world is wrong (a file, an argument, the disk): the user acts. The
+//   message
+//                is one line: what was found, what was expected, what to do. The program exits
+//                with 1.
 //   UsageError   the command line itself is wrong. The program exits with 2.
 //   Check()      our own code is wrong: throws std::logic_error with the place; a developer acts.
 // The library never prints and never exits.

@@ -25,8 +25,8 @@ struct Descriptor {
   }
 };
 
-// Opens for reading and insists on a regular file, so that a folder, a pipe or a device gets a clear
-// message instead of a strange read error or an endless wait.
+// Opens for reading and insists on a regular file, so that a folder, a pipe or a device gets a
+// clear message instead of a strange read error or an endless wait.
 Descriptor OpenRegular(const fs::path& path, std::uint64_t* size) {
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) Fail("cannot open '{}': {}", path.string(), Reason(errno));

@@ -10,13 +10,14 @@
 
 namespace clearhead {
 
-// The whole file as bytes. Throws Error naming the file if it cannot be read or is over `max_bytes`.
+// The whole file as bytes. Throws Error naming the file if it cannot be read or is over
+// `max_bytes`.
 std::string ReadFile(const std::filesystem::path& path, std::uint64_t max_bytes = 1ull << 32);
 
 // A read-only memory map of a regular file.
 // Lifetime: bytes() is valid while the object lives. Threads: reading is safe from any thread.
-// Failure: throws Error naming the file. A file that shrinks while mapped raises SIGBUS on access, as
-// with every map.
+// Failure: throws Error naming the file. A file that shrinks while mapped raises SIGBUS on access,
+// as with every map.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -31,8 +32,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A file that appears under its name only when complete: writes go to a temporary in the same folder;
-// Commit() syncs it to disk and renames it. Destroyed without Commit(), nothing is left behind.
+// A file that appears under its name only when complete: writes go to a temporary in the same
+// folder; Commit() syncs it to disk and renames it. Destroyed without Commit(), nothing is left
+// behind.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

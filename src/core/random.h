@@ -1,5 +1,5 @@
-// Random numbers as a pure function of coordinates: no state, no order. The same (seed, coordinates)
-// give the same bits in forward, backward, reference and under any number of threads.
+// Random numbers as a pure function of coordinates: no state, no order. The same (seed,
+// coordinates) give the same bits in forward, backward, reference and under any number of threads.
 #pragma once
 
 #include <cmath>

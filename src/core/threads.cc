@@ -21,7 +21,8 @@ void SetThreads(int) {}
 namespace internal {
 namespace {
 
-// Keeps the first exception; the others are dropped, as with any loop that stops at its first error.
+// Keeps the first exception; the others are dropped, as with any loop that stops at its first
+// error.
 class FirstError {
  public:
   void Capture() {

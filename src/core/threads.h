@@ -1,5 +1,5 @@
-// Threads: one pool for the whole program, OpenMP's, which OpenBLAS uses too. (Two pools on few cores
-// fight: baselines in docs/architecture.md.)
+// Threads: one pool for the whole program, OpenMP's, which OpenBLAS uses too. (Two pools on few
+// cores fight: baselines in docs/architecture.md.)
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ template <typename Body>
 void ParallelFor(std::int64_t count, const Body& body);
 
 // Calls body(thread, first, last) once per thread with a contiguous share of [0, count): for
-// reductions with one partial result per thread and for streaming memory. With less than `least` items
-// for each of two threads the caller does it alone: waking threads costs microseconds, and on a busy
-// machine much more.
+// reductions with one partial result per thread and for streaming memory. With less than `least`
+// items for each of two threads the caller does it alone: waking threads costs microseconds, and on
+// a busy machine much more.
 template <typename Body>
 void ParallelRanges(std::int64_t count, const Body& body, std::int64_t least = 1);
 

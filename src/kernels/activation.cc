@@ -19,8 +19,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D, class V>
 HWY_INLINE V Sigmoid(D d, V x) {
-  // exp(-x) overflows to infinity for x < -88, where 1/(1+inf) = 0 is the right answer; but the library's
-  // Exp is defined on [-104, 88], so clamp to it.
+  // exp(-x) overflows to infinity for x < -88, where 1/(1+inf) = 0 is the right answer; but the
+  // library's Exp is defined on [-104, 88], so clamp to it.
   const V bounded = hn::Min(hn::Max(x, hn::Set(d, -87.0f)), hn::Set(d, 87.0f));
   return hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Neg(bounded))));
 }
@@ -31,7 +31,8 @@ struct GeluNew {
   static constexpr float kB = 0.044715f;
   template <class D, class V>
   HWY_INLINE V Value(D d, V x) const {
-    const V cubic = hn::MulAdd(hn::Mul(hn::Set(d, kA * kB), hn::Mul(x, x)), x, hn::Mul(hn::Set(d, kA), x));
+    const V cubic =
+        hn::MulAdd(hn::Mul(hn::Set(d, kA * kB), hn::Mul(x, x)), x, hn::Mul(hn::Set(d, kA), x));
     return hn::Mul(x, Sigmoid(d, cubic));
   }
   // s + x s (1-s) u'   with s = sigmoid(2u), u' = a (1 + 3 b x^2)
@@ -57,8 +58,8 @@ struct Silu {
   }
 };
 
-// Whole vectors, then one partial vector through a small buffer: every element gets the same arithmetic
-// whatever its place.
+// Whole vectors, then one partial vector through a small buffer: every element gets the same
+// arithmetic whatever its place.
 template <class F>
 void ForwardRange(F f, std::int64_t count, const float* x, float* y) {
   const hn::ScalableTag<float> d;
@@ -155,48 +156,54 @@ std::optional<Activation> ParseActivation(std::string_view text) {
 }
 
 void ActivationForward(Activation activation, std::int64_t count, const float* x, float* y) {
-  ParallelRanges(count, [&](int, std::int64_t first, std::int64_t last) {
-    const std::int64_t n = last - first;
-    const float* in = x + first;
-    float* out = y + first;
-    switch (activation) {
-      case Activation::kGeluNew:
-        return HWY_DYNAMIC_DISPATCH(GeluNewForward)(n, in, out);
-      case Activation::kSilu:
-        return HWY_DYNAMIC_DISPATCH(SiluForward)(n, in, out);
-      case Activation::kGelu:
-        return Apply(n, [&](std::int64_t i) { out[i] = GeluExact(in[i]); });
-      case Activation::kRelu:
-        return Apply(n, [&](std::int64_t i) { out[i] = in[i] > 0.0f ? in[i] : 0.0f; });
-      case Activation::kTanh:
-        return Apply(n, [&](std::int64_t i) { out[i] = std::tanh(in[i]); });
-    }
-  }, LeastRows(1));
+  ParallelRanges(
+      count,
+      [&](int, std::int64_t first, std::int64_t last) {
+        const std::int64_t n = last - first;
+        const float* in = x + first;
+        float* out = y + first;
+        switch (activation) {
+          case Activation::kGeluNew:
+            return HWY_DYNAMIC_DISPATCH(GeluNewForward)(n, in, out);
+          case Activation::kSilu:
+            return HWY_DYNAMIC_DISPATCH(SiluForward)(n, in, out);
+          case Activation::kGelu:
+            return Apply(n, [&](std::int64_t i) { out[i] = GeluExact(in[i]); });
+          case Activation::kRelu:
+            return Apply(n, [&](std::int64_t i) { out[i] = in[i] > 0.0f ? in[i] : 0.0f; });
+          case Activation::kTanh:
+            return Apply(n, [&](std::int64_t i) { out[i] = std::tanh(in[i]); });
+        }
+      },
+      LeastRows(1));
 }
 
 void ActivationBackward(Activation activation, std::int64_t count, const float* x, const float* dy,
                         float* dx) {
-  ParallelRanges(count, [&](int, std::int64_t first, std::int64_t last) {
-    const std::int64_t n = last - first;
-    const float* in = x + first;
-    const float* g = dy + first;
-    float* out = dx + first;
-    switch (activation) {
-      case Activation::kGeluNew:
-        return HWY_DYNAMIC_DISPATCH(GeluNewBackward)(n, in, g, out);
-      case Activation::kSilu:
-        return HWY_DYNAMIC_DISPATCH(SiluBackward)(n, in, g, out);
-      case Activation::kGelu:
-        return Apply(n, [&](std::int64_t i) { out[i] = g[i] * GeluExactDerivative(in[i]); });
-      case Activation::kRelu:
-        return Apply(n, [&](std::int64_t i) { out[i] = in[i] > 0.0f ? g[i] : 0.0f; });
-      case Activation::kTanh:
-        return Apply(n, [&](std::int64_t i) {
-          const float t = std::tanh(in[i]);
-          out[i] = g[i] * (1.0f - t * t);
-        });
-    }
-  }, LeastRows(1));
+  ParallelRanges(
+      count,
+      [&](int, std::int64_t first, std::int64_t last) {
+        const std::int64_t n = last - first;
+        const float* in = x + first;
+        const float* g = dy + first;
+        float* out = dx + first;
+        switch (activation) {
+          case Activation::kGeluNew:
+            return HWY_DYNAMIC_DISPATCH(GeluNewBackward)(n, in, g, out);
+          case Activation::kSilu:
+            return HWY_DYNAMIC_DISPATCH(SiluBackward)(n, in, g, out);
+          case Activation::kGelu:
+            return Apply(n, [&](std::int64_t i) { out[i] = g[i] * GeluExactDerivative(in[i]); });
+          case Activation::kRelu:
+            return Apply(n, [&](std::int64_t i) { out[i] = in[i] > 0.0f ? g[i] : 0.0f; });
+          case Activation::kTanh:
+            return Apply(n, [&](std::int64_t i) {
+              const float t = std::tanh(in[i]);
+              out[i] = g[i] * (1.0f - t * t);
+            });
+        }
+      },
+      LeastRows(1));
 }
 
 }  // namespace clearhead

@@ -100,11 +100,14 @@ void AdamWStep(const AdamW& o, std::int64_t t, float grad_scale, std::int64_t co
                              .epsilon = o.epsilon};
   // Blocks of whole vectors, so that an element gets the same arithmetic on any number of threads.
   constexpr std::int64_t kBlock = 1 << 14;
-  ParallelRanges((count + kBlock - 1) / kBlock, [&](int, std::int64_t first, std::int64_t last) {
-    const std::int64_t at = first * kBlock, end = std::min(count, last * kBlock);
-    HWY_DYNAMIC_DISPATCH(AdamWRange)
-    (factors, end - at, weights + at, gradients + at, first_moment + at, second_moment + at);
-  }, /*least=*/2);
+  ParallelRanges((count + kBlock - 1) / kBlock,
+                 [&](int, std::int64_t first, std::int64_t last) {
+                   const std::int64_t at = first * kBlock, end = std::min(count, last * kBlock);
+                   HWY_DYNAMIC_DISPATCH(AdamWRange)
+                   (factors, end - at, weights + at, gradients + at, first_moment + at,
+                    second_moment + at);
+                 },
+                 /*least=*/2);
 }
 
 double SumOfSquares(std::int64_t count, const float* values) {
@@ -113,12 +116,15 @@ double SumOfSquares(std::int64_t count, const float* values) {
   static thread_local Buffer<double> partials;
   if (partials.size() < blocks) partials = Buffer<double>(blocks);
   double* sums = partials.data();
-  ParallelRanges(blocks, [&](int, std::int64_t first, std::int64_t last) {
-    for (std::int64_t b = first; b < last; ++b) {
-      const std::int64_t at = b * kBlock;
-      sums[b] = HWY_DYNAMIC_DISPATCH(SquaresRange)(std::min(kBlock, count - at), values + at);
-    }
-  }, /*least=*/4);
+  ParallelRanges(
+      blocks,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t b = first; b < last; ++b) {
+          const std::int64_t at = b * kBlock;
+          sums[b] = HWY_DYNAMIC_DISPATCH(SquaresRange)(std::min(kBlock, count - at), values + at);
+        }
+      },
+      /*least=*/4);
   double sum = 0.0;
   for (std::int64_t b = 0; b < blocks; ++b) sum += sums[b];
   return sum;

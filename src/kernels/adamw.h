@@ -16,10 +16,10 @@ struct AdamW {
   float decay = 0.0f;
 };
 
-// One step over `count` elements; t counts from 1. The gradients are set to 0 on the way, ready for the next
-// step: a pass of its own over them would cost as much memory traffic again.
-void AdamWStep(const AdamW& options, std::int64_t t, float grad_scale, std::int64_t count, float* weights,
-               float* gradients, float* first_moment, float* second_moment);
+// One step over `count` elements; t counts from 1. The gradients are set to 0 on the way, ready for
+// the next step: a pass of its own over them would cost as much memory traffic again.
+void AdamWStep(const AdamW& options, std::int64_t t, float grad_scale, std::int64_t count,
+               float* weights, float* gradients, float* first_moment, float* second_moment);
 
 // Sum of squares in double, summed in blocks of a fixed size: the same for any number of threads.
 double SumOfSquares(std::int64_t count, const float* values);

@@ -10,16 +10,19 @@
 
 namespace clearhead {
 
-// Rows are cut into blocks of a fixed height whatever the thread count; body(first, last, partial) adds a
-// block's rows into partial[s][width], and blocks are then added to sums[s] in their order. So the
-// result does not depend on the number of threads. No allocation once a thread has seen the width.
+// Rows are cut into blocks of a fixed height whatever the thread count; body(first, last, partial)
+// adds a block's rows into partial[s][width], and blocks are then added to sums[s] in their order.
+// So the result does not depend on the number of threads. No allocation once a thread has seen the
+// width.
 template <typename Body>
-void ReduceRows(std::int64_t rows, std::int64_t width, std::span<float* const> sums, const Body& body) {
+void ReduceRows(std::int64_t rows, std::int64_t width, std::span<float* const> sums,
+                const Body& body) {
   constexpr std::int64_t kBlock = 128;
   constexpr int kMaxSums = 4;
   const auto count = static_cast<std::int64_t>(sums.size());
   const std::int64_t blocks = (rows + kBlock - 1) / kBlock;
-  static thread_local Buffer<float> partials;  // of the calling thread; workers write disjoint parts
+  static thread_local Buffer<float>
+      partials;  // of the calling thread; workers write disjoint parts
   const std::int64_t needed = blocks * count * width;
   if (partials.size() < needed) partials = Buffer<float>(needed);
   float* const base = partials.data();

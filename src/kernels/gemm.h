@@ -1,7 +1,8 @@
 // fp32 matrix products, row-major.
 //   Gemm        C[m,n] (+)= op(A) op(B)   OpenBLAS
-//   MatVec      y[n] = x[k] W[k,n] + bias our own: decoding one token reads every weight once, so it runs
-//   MatVecT     y[n] = W[n,k] x[k]        at the speed of memory, which the library's gemv does not reach
+//   MatVec      y[n] = x[k] W[k,n] + bias our own: decoding one token reads every weight once, so
+//   it runs MatVecT     y[n] = W[n,k] x[k]        at the speed of memory, which the library's gemv
+//   does not reach
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ void Gemm(const GemmShape& shape, const GemmOperand& a, const GemmOperand& b, fl
           std::int64_t c_stride, bool accumulate);
 
 // y[n] = bias[n] + sum_k x[k] W[k,n];  W contiguous [k,n]; bias may be null.
-void MatVec(std::int64_t k, std::int64_t n, const float* x, const float* w, const float* bias, float* y);
+void MatVec(std::int64_t k, std::int64_t n, const float* x, const float* w, const float* bias,
+            float* y);
 
 // y[n] = sum_k W[n,k] x[k];  W contiguous [n,k].
 void MatVecT(std::int64_t n, std::int64_t k, const float* w, const float* x, float* y);

@@ -2,9 +2,8 @@
 #define HWY_TARGET_INCLUDE "kernels/kernel_info.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target:
-#include <hwy/highway.h>
-
 #include <cblas.h>
+#include <hwy/highway.h>
 
 #include "kernels/bf16_gemm.h"
 #include "kernels/kernel_info.h"
@@ -30,7 +29,8 @@ std::vector<KernelChoice> KernelChoices() {
   return {
       {"fp32 matrix products", version + " (" + openblas_get_corename() + ")",
        "OpenBLAS picks its kernel by the CPU"},
-      {"vector kernels", std::string("Highway ") + hwy::TargetName(HWY_DYNAMIC_DISPATCH(ActiveTarget)()),
+      {"vector kernels",
+       std::string("Highway ") + hwy::TargetName(HWY_DYNAMIC_DISPATCH(ActiveTarget)()),
        "the widest instruction set that this CPU and this build both have"},
       {"bf16 matrix products", tiles ? "AMX tiles" : "none: training runs in fp32",
        std::string(Bf16GemmReason())},

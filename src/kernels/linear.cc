@@ -11,9 +11,12 @@ namespace clearhead {
 namespace {
 
 void FillRows(std::int64_t rows, std::int64_t width, const float* row, float* out) {
-  ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
-    for (std::int64_t r = first; r < last; ++r) std::copy(row, row + width, out + r * width);
-  }, LeastRows(width));
+  ParallelRanges(
+      rows,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t r = first; r < last; ++r) std::copy(row, row + width, out + r * width);
+      },
+      LeastRows(width));
 }
 
 void AddColumnSums(std::int64_t rows, std::int64_t width, const float* dy, float* dbias) {
@@ -31,7 +34,12 @@ void AddColumnSums(std::int64_t rows, std::int64_t width, const float* dy, float
 
 void LinearForward(const Linear& layer, std::int64_t rows, const float* x, float* y) {
   if (layer.packed != nullptr) {
-    return Bf16Gemm({.m = rows, .a = x, .lda = layer.in, .b = layer.packed, .c = y, .ldc = layer.out,
+    return Bf16Gemm({.m = rows,
+                     .a = x,
+                     .lda = layer.in,
+                     .b = layer.packed,
+                     .c = y,
+                     .ldc = layer.out,
                      .bias = layer.bias});
   }
   if (rows == 1) return MatVec(layer.in, layer.out, x, layer.weight, layer.bias, y);
@@ -42,7 +50,11 @@ void LinearForward(const Linear& layer, std::int64_t rows, const float* x, float
 
 void LinearBackwardInput(const Linear& layer, std::int64_t rows, const float* dy, float* dx) {
   if (layer.packed_transposed != nullptr) {
-    return Bf16Gemm({.m = rows, .a = dy, .lda = layer.out, .b = layer.packed_transposed, .c = dx,
+    return Bf16Gemm({.m = rows,
+                     .a = dy,
+                     .lda = layer.out,
+                     .b = layer.packed_transposed,
+                     .c = dx,
                      .ldc = layer.in});
   }
   Gemm({rows, layer.in, layer.out}, {dy, layer.out}, {layer.weight, layer.out, Op::kTranspose}, dx,
@@ -53,8 +65,14 @@ void LinearBackwardWeight(const Linear& layer, std::int64_t rows, const float* x
                           PackedBf16* scratch, float* dw, float* dbias) {
   if (layer.packed != nullptr) {
     scratch->Pack(dy, rows, layer.out, layer.out, /*transposed=*/false);
-    Bf16Gemm({.m = layer.in, .a = x, .lda = layer.in, .a_transposed = true, .b = scratch, .c = dw,
-              .ldc = layer.out, .accumulate = true});
+    Bf16Gemm({.m = layer.in,
+              .a = x,
+              .lda = layer.in,
+              .a_transposed = true,
+              .b = scratch,
+              .c = dw,
+              .ldc = layer.out,
+              .accumulate = true});
   } else {
     Gemm({layer.in, layer.out, rows}, {x, layer.in, Op::kTranspose}, {dy, layer.out}, dw, layer.out,
          /*accumulate=*/true);

@@ -26,7 +26,8 @@ void LinearForward(const Linear& layer, std::int64_t rows, const float* x, float
 // Overwrites dx.
 void LinearBackwardInput(const Linear& layer, std::int64_t rows, const float* dy, float* dx);
 
-// Adds to dw and dbias. `scratch` holds dy packed for the tiles when the layer runs in bf16 (else null).
+// Adds to dw and dbias. `scratch` holds dy packed for the tiles when the layer runs in bf16 (else
+// null).
 void LinearBackwardWeight(const Linear& layer, std::int64_t rows, const float* x, const float* dy,
                           PackedBf16* scratch, float* dw, float* dbias);
 

@@ -62,6 +62,33 @@ void ScaledSoftmax(std::int64_t n, float log_sum, float scale, float* x) {
   for (; i < n; ++i) x[i] = scale * std::exp(x[i] - log_sum);
 }
 
+// s = scale ((1 + w) p_s - w p_t); returns sum p_t (log p_t - log p_s).
+double DistilledRow(std::int64_t n, float log_sum_s, float log_sum_t, float scale, float w,
+                    const float* t, float* s) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto floor = hn::Set(d, -87.0f);
+  const auto shift_s = hn::Set(d, log_sum_s), shift_t = hn::Set(d, log_sum_t);
+  const auto own = hn::Set(d, scale * (1.0f + w)), other = hn::Set(d, scale * w);
+  auto sum = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto log_s = hn::Sub(hn::LoadU(d, s + i), shift_s);
+    const auto log_t = hn::Sub(hn::LoadU(d, t + i), shift_t);
+    const auto p_s = hn::Exp(d, hn::Max(floor, log_s)), p_t = hn::Exp(d, hn::Max(floor, log_t));
+    sum = hn::MulAdd(p_t, hn::Sub(log_t, log_s), sum);
+    hn::StoreU(hn::Sub(hn::Mul(own, p_s), hn::Mul(other, p_t)), d, s + i);
+  }
+  double divergence = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (; i < n; ++i) {
+    const float log_s = s[i] - log_sum_s, log_t = t[i] - log_sum_t;
+    const float p_s = std::exp(log_s), p_t = std::exp(log_t);
+    divergence += p_t * (log_t - log_s);
+    s[i] = scale * ((1.0f + w) * p_s - w * p_t);
+  }
+  return divergence;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();
@@ -71,9 +98,10 @@ namespace clearhead {
 
 HWY_EXPORT(LogSumExp);
 HWY_EXPORT(ScaledSoftmax);
+HWY_EXPORT(DistilledRow);
 
-void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets, float* logits,
-                  float* loss, float gradient_scale) {
+void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets,
+                  float* logits, float* loss, float gradient_scale) {
   const auto one = [&](std::int64_t row) {
     float* x = logits + row * vocabulary;
     const std::int32_t target = targets[row];
@@ -90,9 +118,35 @@ void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t
       x[target] -= gradient_scale;
     }
   };
-  ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
-    for (std::int64_t row = first; row < last; ++row) one(row);
-  }, LeastRows(vocabulary));
+  ParallelRanges(
+      rows,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t row = first; row < last; ++row) one(row);
+      },
+      LeastRows(vocabulary));
+}
+
+void DistilledCrossEntropy(const DistilledRows& p, float* logits, const DistilledLosses& out) {
+  const std::int64_t V = p.vocabulary;
+  const auto one = [&](std::int64_t row) {
+    float* s = logits + row * V;
+    const float* t = p.teacher_logits + row * V;
+    const std::int32_t target = p.targets[row];
+    const double log_sum_s = HWY_DYNAMIC_DISPATCH(LogSumExp)(V, s);
+    const double log_sum_t = HWY_DYNAMIC_DISPATCH(LogSumExp)(V, t);
+    out.loss[row] = static_cast<float>(log_sum_s - s[target]);
+    out.teacher_loss[row] = static_cast<float>(log_sum_t - t[target]);
+    out.divergence[row] = static_cast<float>(HWY_DYNAMIC_DISPATCH(DistilledRow)(
+        V, static_cast<float>(log_sum_s), static_cast<float>(log_sum_t), p.gradient_scale,
+        p.distill, t, s));
+    s[target] -= p.gradient_scale;
+  };
+  ParallelRanges(
+      p.rows,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t row = first; row < last; ++row) one(row);
+      },
+      LeastRows(V));
 }
 
 }  // namespace clearhead

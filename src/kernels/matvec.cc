@@ -17,8 +17,8 @@ namespace clearhead {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// y[n] += sum over rows of x[row] W[row, :]. Eight rows at a time, so that y, which stays in L1, is read
-// and written once for eight rows that come from memory.
+// y[n] += sum over rows of x[row] W[row, :]. Eight rows at a time, so that y, which stays in L1, is
+// read and written once for eight rows that come from memory.
 void AddRows(std::int64_t rows, std::int64_t n, const float* x, const float* w, float* y) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -74,9 +74,10 @@ namespace clearhead {
 HWY_EXPORT(AddRows);
 HWY_EXPORT(DotRows);
 
-void MatVec(std::int64_t k, std::int64_t n, const float* x, const float* w, const float* bias, float* y) {
-  // Each thread streams its own contiguous rows into its own partial sum. (Splitting columns instead
-  // makes every thread hop through memory in short pieces.)
+void MatVec(std::int64_t k, std::int64_t n, const float* x, const float* w, const float* bias,
+            float* y) {
+  // Each thread streams its own contiguous rows into its own partial sum. (Splitting columns
+  // instead makes every thread hop through memory in short pieces.)
   const int threads = Threads();
   Buffer<float> partial(static_cast<std::int64_t>(threads) * n);
   std::fill(partial.begin(), partial.end(), 0.0f);

@@ -56,8 +56,8 @@ void TakeBlock(Arena& arena, const Gpt2Config& config, std::int64_t rows, bool i
   }
 }
 
-void Layout(Arena& arena, const Gpt2Config& config, std::int64_t rows, std::int64_t logit_rows, Keep keep,
-            Slots s) {
+void Layout(Arena& arena, const Gpt2Config& config, std::int64_t rows, std::int64_t logit_rows,
+            Keep keep, Slots s) {
   const std::int64_t C = config.width, F = config.inner;
   s.blocks.resize(static_cast<std::size_t>(config.layers));
 
@@ -113,11 +113,11 @@ void Layout(Arena& arena, const Gpt2Config& config, std::int64_t rows, std::int6
 
 }  // namespace
 
-Activations::Activations(const Gpt2Config& config, std::int64_t batch_size, std::int64_t sequence_length,
-                         Keep what, std::int64_t rows_of_logits)
+Activations::Activations(const Gpt2Config& config, std::int64_t batch_size,
+                         std::int64_t sequence_length, Keep what, std::int64_t rows_of_logits)
     : batch(batch_size), length(sequence_length), logit_rows(rows_of_logits), keep(what) {
-  const Slots slots{blocks, branch, resid_final, ln_f, ln_f_mean, ln_f_scale, logits,
-                    losses, d_resid, d_ln, d_z, d_qkv, d_mlp};
+  const Slots slots{blocks, branch,  resid_final, ln_f, ln_f_mean, ln_f_scale, logits,
+                    losses, d_resid, d_ln,        d_z,  d_qkv,     d_mlp};
   Arena measure(nullptr);
   Layout(measure, config, batch * length, logit_rows, keep, slots);
   arena_ = Buffer<float>(measure.used());
@@ -130,8 +130,8 @@ Activations::Activations(const Gpt2Config& config, std::int64_t batch_size, std:
   }
 }
 
-std::vector<MemoryItem> Activations::Plan(const Gpt2Config& config, std::int64_t batch, std::int64_t length,
-                                          Keep keep, std::int64_t logit_rows) {
+std::vector<MemoryItem> Activations::Plan(const Gpt2Config& config, std::int64_t batch,
+                                          std::int64_t length, Keep keep, std::int64_t logit_rows) {
   std::vector<BlockActivations> blocks;
   float* unused[12] = {};
   Arena measure(nullptr);

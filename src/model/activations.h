@@ -1,5 +1,5 @@
-// Activations: all buffers of a pass in one arena, planned before the pass. Letters: R = B*T rows, C width,
-// F inner, H heads, V vocabulary, L layers.
+// Activations: all buffers of a pass in one arena, planned before the pass. Letters: R = B*T rows,
+// C width, F inner, H heads, V vocabulary, L layers.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,36 @@ namespace clearhead {
 
 // What must survive the forward pass for backward.
 enum class Keep {
-  kNothing,  // inference: the blocks share one set of buffers, the residual stream is updated in place
-  kInputs,   // the input of every block; backward runs each block forward again (less memory, 1/3 more work)
+  kNothing,  // inference: the blocks share one set of buffers, the residual stream is updated in
+             // place
+  kInputs,   // the input of every block; backward runs each block forward again (less memory, 1/3
+             // more work)
   kAll,      // everything backward reads
 };
 
-// Buffers of one block. With Keep::kNothing resid_pre, resid_mid and resid_post are one buffer, and so are
-// mlp_pre and mlp_post.
+// Buffers of one block. With Keep::kNothing resid_pre, resid_mid and resid_post are one buffer, and
+// so are mlp_pre and mlp_post.
 struct BlockActivations {
-  float* resid_pre = nullptr;   // [R,C]
-  float* ln_1 = nullptr;        // [R,C] normalised input of attention
-  float* ln_1_mean = nullptr;   // [R]
-  float* ln_1_scale = nullptr;  // [R]
-  float* qkv = nullptr;         // [R,3C]
-  float* log_sum_exp = nullptr; // [B,H,T]
-  float* z = nullptr;           // [R,C] heads' outputs before the projection
-  float* resid_mid = nullptr;   // [R,C]
-  float* ln_2 = nullptr;        // [R,C]
-  float* ln_2_mean = nullptr;   // [R]
-  float* ln_2_scale = nullptr;  // [R]
-  float* mlp_pre = nullptr;     // [R,F]
-  float* mlp_post = nullptr;    // [R,F]
-  float* resid_post = nullptr;  // [R,C]
+  float* resid_pre = nullptr;    // [R,C]
+  float* ln_1 = nullptr;         // [R,C] normalised input of attention
+  float* ln_1_mean = nullptr;    // [R]
+  float* ln_1_scale = nullptr;   // [R]
+  float* qkv = nullptr;          // [R,3C]
+  float* log_sum_exp = nullptr;  // [B,H,T]
+  float* z = nullptr;            // [R,C] heads' outputs before the projection
+  float* resid_mid = nullptr;    // [R,C]
+  float* ln_2 = nullptr;         // [R,C]
+  float* ln_2_mean = nullptr;    // [R]
+  float* ln_2_scale = nullptr;   // [R]
+  float* mlp_pre = nullptr;      // [R,F]
+  float* mlp_post = nullptr;     // [R,F]
+  float* resid_post = nullptr;   // [R,C]
 };
 
 // Values of a block that exist only because a hook asked for them, kept for backward.
 struct BlockExtras {
   Buffer<float> scores, softmax, mask, weights;  // [B,H,T,T]
-  const float* scores_used = nullptr;            // in the buffers above, or where the hook stored them
+  const float* scores_used = nullptr;  // in the buffers above, or where the hook stored them
   const float* softmax_used = nullptr;
   const float* mask_used = nullptr;
   const float* weights_used = nullptr;
@@ -61,20 +63,20 @@ class Activations {
   Activations(Activations&&) = default;
 
   // What the constructor would allocate, for printing.
-  static std::vector<MemoryItem> Plan(const Gpt2Config& config, std::int64_t batch, std::int64_t length,
-                                      Keep keep, std::int64_t logit_rows);
+  static std::vector<MemoryItem> Plan(const Gpt2Config& config, std::int64_t batch,
+                                      std::int64_t length, Keep keep, std::int64_t logit_rows);
 
   std::int64_t batch = 0, length = 0, logit_rows = 0;
   Keep keep = Keep::kNothing;
   std::vector<BlockActivations> blocks;  // L of them; the same buffers where nothing is kept
   std::vector<BlockExtras> extras;       // L
-  float* branch = nullptr;               // [R,C] output of attention or MLP before it joins the stream
-  float* resid_final = nullptr;          // [R,C] output of the last block
-  float* ln_f = nullptr;                 // [R,C]
-  float* ln_f_mean = nullptr;            // [R]
-  float* ln_f_scale = nullptr;           // [R]
-  float* logits = nullptr;               // [logit_rows, V]
-  float* losses = nullptr;               // [R]
+  float* branch = nullptr;       // [R,C] output of attention or MLP before it joins the stream
+  float* resid_final = nullptr;  // [R,C] output of the last block
+  float* ln_f = nullptr;         // [R,C]
+  float* ln_f_mean = nullptr;    // [R]
+  float* ln_f_scale = nullptr;   // [R]
+  float* logits = nullptr;       // [logit_rows, V]
+  float* losses = nullptr;       // [R]
   // Backward only (keep != kNothing):
   float* d_resid = nullptr;  // [R,C] gradient of the residual stream, carried from block to block
   float* d_ln = nullptr;     // [R,C]

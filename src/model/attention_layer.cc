@@ -55,9 +55,8 @@ struct Layer {
     return input;
   }
   GateOptions gate() const {
-    GateOptions options{.mode = pass.gates.mode,
-                        .bias = pass.config().gate_bias,
-                        .noise = pass.gates.noise};
+    GateOptions options{
+        .mode = pass.gates.mode, .bias = pass.config().gate_bias, .noise = pass.gates.noise};
     options.noise.layer = static_cast<std::uint64_t>(layer);
     if (pass.gates.uniform != nullptr) {
       options.uniform = pass.gates.uniform + layer * matrix_shape().size();
@@ -68,10 +67,13 @@ struct Layer {
     const std::int64_t at = layer * pass.batch * pass.config().heads;
     return {activations.open_edges.data() + at, activations.gate_probability_sum.data() + at};
   }
-  // d loss / d sigmoid(g) of every pair: the penalty is a mean over layers, sequences, heads and pairs.
+  // d loss / d sigmoid(g) of every pair: the penalty is a mean over layers, sequences, heads and
+  // pairs.
   float penalty_gradient() const {
-    const double pairs = 0.5 * static_cast<double>(pass.length) * static_cast<double>(pass.length + 1);
-    const double count = static_cast<double>(pass.config().layers * pass.batch * pass.config().heads) * pairs;
+    const double pairs =
+        0.5 * static_cast<double>(pass.length) * static_cast<double>(pass.length + 1);
+    const double count =
+        static_cast<double>(pass.config().layers * pass.batch * pass.config().heads) * pairs;
     return static_cast<float>(pass.gates.penalty_weight / count);
   }
 
@@ -132,7 +134,8 @@ void StagedForward(const Layer& l) {
     GateMask(shape, l.gate(), scores, mask, prob, l.statistics());
     if (wants_probability) l.Visit(Tap::kGateProb, prob);
     l.Visit(Tap::kSparseMask, mask);
-    if (e.softmax.size() < l.matrix_shape().size()) e.softmax = Buffer<float>(l.matrix_shape().size());
+    if (e.softmax.size() < l.matrix_shape().size())
+      e.softmax = Buffer<float>(l.matrix_shape().size());
     CausalSoftmax(shape, scores, e.softmax.data());
     ApplyGate(shape, e.softmax.data(), mask, weights);
     softmax = e.softmax.data();
@@ -187,7 +190,8 @@ void StagedBackward(const Layer& l) {
     CausalSoftmaxBackward(shape, e.softmax_used, d_matrix.data(), d_matrix.data());
   }
   pass.VisitGradient({Tap::kScores, l.layer}, view);
-  AttentionScoresBackward(shape, input.q, input.k, d_matrix.data(), l.Part(d_qkv, 0), l.Part(d_qkv, 1));
+  AttentionScoresBackward(shape, input.q, input.k, d_matrix.data(), l.Part(d_qkv, 0),
+                          l.Part(d_qkv, 1));
 }
 
 }  // namespace
@@ -214,7 +218,8 @@ void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& a
   float* d_qkv = activations.d_qkv;
   const AttentionGradients gradients{l.Part(d_qkv, 0), l.Part(d_qkv, 1), l.Part(d_qkv, 2)};
   if (pass.gated()) {
-    GatedAttentionBackward(l.shape(), l.input(), l.gate(), l.penalty_gradient(), output, d_z, gradients);
+    GatedAttentionBackward(l.shape(), l.input(), l.gate(), l.penalty_gradient(), output, d_z,
+                           gradients);
   } else {
     AttentionBackward(l.shape(), l.input(), output, d_z, gradients);
   }

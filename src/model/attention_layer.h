@@ -1,5 +1,5 @@
-// The attention of a block between its two linear layers: q, k, v rows to z rows. Fused when nobody looks;
-// in stages, with the T×T matrices in the open, where a hook wants one of them.
+// The attention of a block between its two linear layers: q, k, v rows to z rows. Fused when nobody
+// looks; in stages, with the T×T matrices in the open, where a hook wants one of them.
 #pragma once
 
 #include "model/activations.h"

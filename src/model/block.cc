@@ -13,13 +13,16 @@ namespace {
 
 // sum = a + b; sum may be a.
 void Add(std::int64_t count, const float* a, const float* b, float* sum) {
-  ParallelRanges(count, [&](int, std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) sum[i] = a[i] + b[i];
-  }, LeastRows(1));
+  ParallelRanges(
+      count,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i) sum[i] = a[i] + b[i];
+      },
+      LeastRows(1));
 }
 
-void VisitNorm(const Pass& pass, Tap scale_tap, Tap normalized_tap, std::int64_t layer, float* scale,
-               float* normalized) {
+void VisitNorm(const Pass& pass, Tap scale_tap, Tap normalized_tap, std::int64_t layer,
+               float* scale, float* normalized) {
   pass.Visit({scale_tap, layer}, pass.Rows(scale, 1));
   pass.Visit({normalized_tap, layer}, pass.Rows(normalized, pass.config().width));
 }
@@ -61,10 +64,10 @@ void ProjectHeads(const Pass& pass, std::int64_t layer, const Linear& projection
   });
 }
 
-// d result of every head is d attn_out itself. Where a hook changed a result, W_O is seen through the change:
-// then its gradient is added here, head by head, and true is returned.
-bool ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& projection, const float* z,
-                          const float* d_branch, float* d_z, float* d_weight) {
+// d result of every head is d attn_out itself. Where a hook changed a result, W_O is seen through
+// the change: then its gradient is added here, head by head, and true is returned.
+bool ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& projection,
+                          const float* z, const float* d_branch, float* d_z, float* d_weight) {
   const TapId id{Tap::kResult, layer};
   if (!pass.WantsGradient(id)) {
     LinearBackwardInput(projection, pass.rows(), d_branch, d_z);
@@ -78,8 +81,8 @@ bool ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& pr
   }
   pass.VisitGradient(id, {d_result.data(), {pass.batch, pass.length, H, C}});
   for (std::int64_t h = 0; h < H; ++h) {
-    Gemm({R, D, C}, {d_result.data() + h * C, H * C}, {projection.weight + h * D * C, C, Op::kTranspose},
-         d_z + h * D, C, /*accumulate=*/false);
+    Gemm({R, D, C}, {d_result.data() + h * C, H * C},
+         {projection.weight + h * D * C, C, Op::kTranspose}, d_z + h * D, C, /*accumulate=*/false);
   }
   if (!pass.Changes(id)) return false;
   for (std::int64_t h = 0; d_weight != nullptr && h < H; ++h) {
@@ -222,8 +225,8 @@ void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activation
   weight_gradient(layers.c_attn, a.ln_1, d_qkv, d.c_attn_weight, d.c_attn_bias);
   pass.VisitGradient({Tap::kLn1Normalized, layer}, pass.Rows(d_ln, C));
   // ln_1 = norm(pre), which joins the stream
-  LayerNormBackward(layers.ln_1, R, a.resid_pre, a.ln_1_mean, a.ln_1_scale, d_ln, d_resid, d.ln_1_weight,
-                    d.ln_1_bias);
+  LayerNormBackward(layers.ln_1, R, a.resid_pre, a.ln_1_mean, a.ln_1_scale, d_ln, d_resid,
+                    d.ln_1_weight, d.ln_1_bias);
   pass.VisitGradient({Tap::kResidPre, layer}, pass.Rows(d_resid, C));
 }
 

@@ -13,8 +13,9 @@ namespace clearhead {
 // Reads blocks[layer].resid_pre, writes resid_post and the block's buffers.
 void BlockForward(const Pass& pass, std::int64_t layer, Activations& activations);
 
-// activations.d_resid: in, d loss / d resid_post; out, d loss / d resid_pre. Adds to the gradients of the
-// block's parameters, or skips them when `gradients` is null. `scratch` holds packed operands in bf16.
+// activations.d_resid: in, d loss / d resid_post; out, d loss / d resid_pre. Adds to the gradients
+// of the block's parameters, or skips them when `gradients` is null. `scratch` holds packed
+// operands in bf16.
 void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activations,
                    BlockTensors<float>* gradients, PackedBf16* scratch);
 

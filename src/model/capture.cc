@@ -32,7 +32,8 @@ std::vector<std::int32_t> NextTokens(const std::vector<std::int32_t>& ids, std::
 CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, std::int64_t batch,
                       const CaptureOptions& options, const std::filesystem::path& out) {
   const Gpt2Config& config = model.config;
-  const std::int64_t length = static_cast<std::int64_t>(ids.size()) / std::max<std::int64_t>(batch, 1);
+  const std::int64_t length =
+      static_cast<std::int64_t>(ids.size()) / std::max<std::int64_t>(batch, 1);
   CheckTokens(config, ids, batch, length);
   for (const Intervention& intervention : options.interventions) {
     CheckIntervention(intervention, config, batch, length);
@@ -44,8 +45,12 @@ CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, s
                  [](TapId id) { return HasGradient(id.tap); });
   }
   Recorder recorder(options.taps, gradient_taps, options.interventions);
-  const Pass pass{.model = model, .batch = batch, .length = length, .hooks = &recorder,
-                  .gates = options.gates, .packed = options.packed};
+  const Pass pass{.model = model,
+                  .batch = batch,
+                  .length = length,
+                  .hooks = &recorder,
+                  .gates = options.gates,
+                  .packed = options.packed};
   const std::int64_t logit_rows = options.gradients ? std::min<std::int64_t>(pass.rows(), 512) : 0;
   Activations activations(config, batch, length, options.gradients ? Keep::kAll : Keep::kNothing,
                           logit_rows);
@@ -58,7 +63,8 @@ CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, s
   std::vector<TensorToWrite> tensors = {
       {.name = "logits", .shape = {batch, length, config.vocabulary}, .data = logits.data()}};
   for (const auto& [id, tensor] : recorder.values()) {
-    tensors.push_back({.name = TapName(id), .shape = Extents(tensor.shape), .data = tensor.values.data()});
+    tensors.push_back(
+        {.name = TapName(id), .shape = Extents(tensor.shape), .data = tensor.values.data()});
   }
   if (options.gradients) {
     gradient_values = Buffer<float>(config.ParameterCount());
@@ -66,7 +72,8 @@ CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, s
     Gpt2Tensors<float> gradients = BindContiguous<float>(config, gradient_values.data());
     PackedBf16 scratch;
     const std::vector<std::int32_t> targets = NextTokens(ids, batch);
-    result.loss = LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);
+    result.loss =
+        LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);
     BackwardFromFinalNorm(pass, ids.data(), activations, &gradients, &scratch);
     loss = static_cast<float>(result.loss);
     tensors.push_back({.name = "loss", .shape = {}, .data = &loss});
@@ -74,8 +81,9 @@ CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, s
       tensors.push_back({.name = "grad." + spec.name, .shape = Extents(spec.shape), .data = data});
     });
     for (const auto& [id, tensor] : recorder.gradients()) {
-      tensors.push_back(
-          {.name = "grad." + TapName(id), .shape = Extents(tensor.shape), .data = tensor.values.data()});
+      tensors.push_back({.name = "grad." + TapName(id),
+                         .shape = Extents(tensor.shape),
+                         .data = tensor.values.data()});
     }
   }
   WriteSafetensors(out, tensors);

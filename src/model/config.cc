@@ -11,23 +11,70 @@
 namespace clearhead {
 namespace {
 
-// Fields of config.json that change no number of an evaluation without dropout: provenance, training
-// settings, generation defaults, heads of other tasks.
-const std::unordered_set<std::string_view> kHarmless = {
-    "_attn_implementation_autoset", "_name_or_path", "_num_labels", "architectures", "attn_pdrop",
-    "bad_words_ids", "bos_token_id", "chunk_size_feed_forward", "decoder_start_token_id",
-    "diversity_penalty", "do_sample", "dtype", "early_stopping", "embd_pdrop",
-    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
-    "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
-    "initializer_range", "label2id", "length_penalty", "max_length", "min_length", "n_ctx",
-    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
-    "output_attentions", "output_hidden_states", "output_past", "output_scores", "pad_token_id",
-    "prefix", "problem_type", "remove_invalid_values", "repetition_penalty", "resid_pdrop",
-    "return_dict", "return_dict_in_generate", "sep_token_id", "summary_activation",
-    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
-    "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class",
-    "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
-    "use_bfloat16", "use_cache"};
+// Fields of config.json that change no number of an evaluation without dropout: provenance,
+// training settings, generation defaults, heads of other tasks.
+const std::unordered_set<std::string_view> kHarmless = {"_attn_implementation_autoset",
+                                                        "_name_or_path",
+                                                        "_num_labels",
+                                                        "architectures",
+                                                        "attn_pdrop",
+                                                        "bad_words_ids",
+                                                        "bos_token_id",
+                                                        "chunk_size_feed_forward",
+                                                        "decoder_start_token_id",
+                                                        "diversity_penalty",
+                                                        "do_sample",
+                                                        "dtype",
+                                                        "early_stopping",
+                                                        "embd_pdrop",
+                                                        "encoder_no_repeat_ngram_size",
+                                                        "exponential_decay_length_penalty",
+                                                        "finetuning_task",
+                                                        "forced_bos_token_id",
+                                                        "forced_eos_token_id",
+                                                        "gradient_checkpointing",
+                                                        "id2label",
+                                                        "initializer_range",
+                                                        "label2id",
+                                                        "length_penalty",
+                                                        "max_length",
+                                                        "min_length",
+                                                        "n_ctx",
+                                                        "no_repeat_ngram_size",
+                                                        "num_beam_groups",
+                                                        "num_beams",
+                                                        "num_return_sequences",
+                                                        "output_attentions",
+                                                        "output_hidden_states",
+                                                        "output_past",
+                                                        "output_scores",
+                                                        "pad_token_id",
+                                                        "prefix",
+                                                        "problem_type",
+                                                        "remove_invalid_values",
+                                                        "repetition_penalty",
+                                                        "resid_pdrop",
+                                                        "return_dict",
+                                                        "return_dict_in_generate",
+                                                        "sep_token_id",
+                                                        "summary_activation",
+                                                        "summary_first_dropout",
+                                                        "summary_proj_to_labels",
+                                                        "summary_type",
+                                                        "summary_use_proj",
+                                                        "suppress_tokens",
+                                                        "task_specific_params",
+                                                        "temperature",
+                                                        "tf_legacy_loss",
+                                                        "tokenizer_class",
+                                                        "top_k",
+                                                        "top_p",
+                                                        "torch_dtype",
+                                                        "torchscript",
+                                                        "transformers_version",
+                                                        "typical_p",
+                                                        "use_bfloat16",
+                                                        "use_cache"};
 
 // Reads fields by name and remembers which were read, so that the rest can be judged.
 class Fields {
@@ -42,7 +89,8 @@ class Fields {
     return it == json_.end() || it->is_null() ? nullptr : &*it;
   }
 
-  std::int64_t Extent(std::string_view name, std::int64_t limit, std::optional<std::int64_t> fallback) {
+  std::int64_t Extent(std::string_view name, std::int64_t limit,
+                      std::optional<std::int64_t> fallback) {
     const Json* value = Find(name);
     if (value == nullptr) {
       if (fallback) return *fallback;
@@ -50,7 +98,8 @@ class Fields {
     }
     if (!value->is_number_integer() || value->get<double>() < 1 ||
         value->get<double>() > static_cast<double>(limit)) {
-      Fail("{}: '{}' is {}, expected a whole number from 1 to {}", source_, name, value->dump(), limit);
+      Fail("{}: '{}' is {}, expected a whole number from 1 to {}", source_, name, value->dump(),
+           limit);
     }
     return value->get<std::int64_t>();
   }
@@ -58,7 +107,8 @@ class Fields {
   bool Flag(std::string_view name, bool fallback) {
     const Json* value = Find(name);
     if (value == nullptr) return fallback;
-    if (!value->is_boolean()) Fail("{}: '{}' is {}, expected true or false", source_, name, value->dump());
+    if (!value->is_boolean())
+      Fail("{}: '{}' is {}, expected true or false", source_, name, value->dump());
     return value->get<bool>();
   }
 
@@ -132,8 +182,8 @@ Gpt2Config ParseConfig(const Json& json, std::string_view source) {
 
   const Json* type = fields.Find("model_type");
   if (type != nullptr && *type != "gpt2") {
-    Fail("{}: 'model_type' is {}, expected \"gpt2\"; only GPT-2-family models are supported", source,
-         type->dump());
+    Fail("{}: 'model_type' is {}, expected \"gpt2\"; only GPT-2-family models are supported",
+         source, type->dump());
   }
   config.layers = fields.Extent("n_layer", 4096, std::nullopt);
   config.heads = fields.Extent("n_head", 4096, std::nullopt);
@@ -145,7 +195,8 @@ Gpt2Config ParseConfig(const Json& json, std::string_view source) {
     Fail("{}: n_embd {} is not a multiple of n_head {}", source, config.width, config.heads);
   }
   config.layer_norm_epsilon = fields.Number("layer_norm_epsilon", 1e-5f);
-  if (!(config.layer_norm_epsilon > 0.0f)) Fail("{}: 'layer_norm_epsilon' must be positive", source);
+  if (!(config.layer_norm_epsilon > 0.0f))
+    Fail("{}: 'layer_norm_epsilon' must be positive", source);
 
   if (const Json* name = fields.Find("activation_function"); name != nullptr) {
     const auto activation =

@@ -1,4 +1,5 @@
-// The configuration of a GPT-2-family model: what Hugging Face's config.json says that changes a number.
+// The configuration of a GPT-2-family model: what Hugging Face's config.json says that changes a
+// number.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@ struct Gpt2Config {
   std::int64_t inner = 0;       // n_inner, 4 * width where the file says null
   float layer_norm_epsilon = 1e-5f;
   Activation activation = Activation::kGeluNew;
-  bool scale_attention = true;           // scale_attn_weights: scores divided by sqrt(head size)
-  bool scale_by_inverse_layer = false;   // scale_attn_by_inverse_layer_idx: and by layer + 1
-  bool tied = true;                      // tie_word_embeddings: the output matrix is wte
+  bool scale_attention = true;              // scale_attn_weights: scores divided by sqrt(head size)
+  bool scale_by_inverse_layer = false;      // scale_attn_by_inverse_layer_idx: and by layer + 1
+  bool tied = true;                         // tie_word_embeddings: the output matrix is wte
   std::optional<std::int32_t> end_of_text;  // eos_token_id
   AttentionKind attention = AttentionKind::kSoftmax;
   float gate_bias = 0.0f;
@@ -36,8 +37,8 @@ struct Gpt2Config {
   std::int64_t ParameterCount() const;
 };
 
-// Reads the fields above. Missing required ones, impossible values and unknown fields are refused by
-// name; `source` names the file in messages.
+// Reads the fields above. Missing required ones, impossible values and unknown fields are refused
+// by name; `source` names the file in messages.
 Gpt2Config ParseConfig(const Json& json, std::string_view source);
 Gpt2Config ReadConfig(const std::filesystem::path& model_directory);
 

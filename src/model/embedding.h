@@ -10,7 +10,7 @@ namespace clearhead {
 void EmbeddingForward(const Pass& pass, const std::int32_t* ids, Activations& activations);
 
 // Adds activations.d_resid to d_wte [V,C] and d_wpe [positions,C] (skipped when null).
-void EmbeddingBackward(const Pass& pass, const std::int32_t* ids, Activations& activations, float* d_wte,
-                       float* d_wpe);
+void EmbeddingBackward(const Pass& pass, const std::int32_t* ids, Activations& activations,
+                       float* d_wte, float* d_wpe);
 
 }  // namespace clearhead

@@ -45,7 +45,8 @@ Evaluation Evaluate(const Gpt2& model, std::span<const std::int32_t> tokens,
   if (options.max_tokens > 0) predictions = std::min(predictions, options.max_tokens);
   for (const std::int32_t id : tokens) {
     if (id < 0 || id >= config.vocabulary) {
-      Fail("token id {} of the text is outside the model's vocabulary of {}", id, config.vocabulary);
+      Fail("token id {} of the text is outside the model's vocabulary of {}", id,
+           config.vocabulary);
     }
   }
 
@@ -87,8 +88,7 @@ Evaluation Evaluate(const Gpt2& model, std::span<const std::int32_t> tokens,
     run(full * T, 1, rest, activations);
   }
   result.loss = sum / static_cast<double>(result.tokens);
-  result.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 

@@ -1,8 +1,9 @@
 // Loss of a model on a token stream.
 //
-// Windowing: the stream is cut into windows of `context` input tokens; the target of each input is the
-// token after it, so window w predicts tokens w*context+1 .. (w+1)*context, every token but the very first
-// is predicted exactly once, and nothing before its window is seen. The last window may be shorter.
+// Windowing: the stream is cut into windows of `context` input tokens; the target of each input is
+// the token after it, so window w predicts tokens w*context+1 .. (w+1)*context, every token but the
+// very first is predicted exactly once, and nothing before its window is seen. The last window may
+// be shorter.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@
 namespace clearhead {
 
 struct EvaluateOptions {
-  std::int64_t context = 0;     // 0: the model's positions
-  std::int64_t max_tokens = 0;  // predictions at most; 0: all
+  std::int64_t context = 0;          // 0: the model's positions
+  std::int64_t max_tokens = 0;       // predictions at most; 0: all
   std::int64_t batch_tokens = 2048;  // tokens per pass: memory against speed
   GateRun gates = {};
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };
 
 struct Evaluation {
-  double loss = 0.0;         // mean next-token cross-entropy in nats
-  std::int64_t tokens = 0;   // predictions
+  double loss = 0.0;        // mean next-token cross-entropy in nats
+  std::int64_t tokens = 0;  // predictions
   std::int64_t windows = 0;
   std::int64_t context = 0;
   double seconds = 0.0;

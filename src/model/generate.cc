@@ -18,7 +18,8 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& options, double uniform) {
+std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& options,
+                         double uniform) {
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (options.temperature <= 0.0) return static_cast<std::int32_t>(largest - logits.begin());
 
@@ -27,8 +28,8 @@ std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& o
   std::size_t count = order.size();
   if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < count) {
     count = static_cast<std::size_t>(options.top_k);
-    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count - 1), order.end(),
-                     [&](std::int32_t a, std::int32_t b) {
+    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count - 1),
+                     order.end(), [&](std::int32_t a, std::int32_t b) {
                        const float x = logits[static_cast<std::size_t>(a)];
                        const float y = logits[static_cast<std::size_t>(b)];
                        return x != y ? x > y : a < b;
@@ -46,7 +47,8 @@ std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& o
   return order[std::min(static_cast<std::size_t>(drawn - cumulative.begin()), count - 1)];
 }
 
-Generation Generate(const Gpt2& model, std::vector<std::int32_t> prompt, const GenerateOptions& options,
+Generation Generate(const Gpt2& model, std::vector<std::int32_t> prompt,
+                    const GenerateOptions& options,
                     const std::function<bool(std::int32_t)>& on_token) {
   const Gpt2Config& config = model.config;
   const auto length = static_cast<std::int64_t>(prompt.size());
@@ -70,7 +72,8 @@ Generation Generate(const Gpt2& model, std::vector<std::int32_t> prompt, const G
   std::int32_t token = 0;
   {
     Activations activations(config, 1, length, Keep::kNothing, /*logit_rows=*/0);
-    const Pass pass{.model = model, .batch = 1, .length = length, .cache = &cache, .gates = options.gates};
+    const Pass pass{
+        .model = model, .batch = 1, .length = length, .cache = &cache, .gates = options.gates};
     ForwardToFinalNorm(pass, result.ids.data(), activations);
     token = next(activations.ln_f + (length - 1) * config.width);
   }

@@ -37,11 +37,16 @@ void LogitsForward(const Pass& pass, std::int64_t rows, const float* normalized,
   const std::int64_t C = pass.config().width, V = pass.config().vocabulary;
   const float* lm_head = pass.model.weights.lm_head;
   if (pass.packed != nullptr) {
-    return Bf16Gemm({.m = rows, .a = normalized, .lda = C, .b = &pass.packed->lm_head.forward,
-                     .c = logits, .ldc = V});
+    return Bf16Gemm({.m = rows,
+                     .a = normalized,
+                     .lda = C,
+                     .b = &pass.packed->lm_head.forward,
+                     .c = logits,
+                     .ldc = V});
   }
   if (rows == 1) return MatVecT(V, C, lm_head, normalized, logits);
-  Gemm({rows, V, C}, {normalized, C}, {lm_head, C, Op::kTranspose}, logits, V, /*accumulate=*/false);
+  Gemm({rows, V, C}, {normalized, C}, {lm_head, C, Op::kTranspose}, logits, V,
+       /*accumulate=*/false);
 }
 
 double LossForward(const Pass& pass, const std::int32_t* targets, Activations& activations) {
@@ -55,34 +60,51 @@ double LossForward(const Pass& pass, const std::int32_t* targets, Activations& a
   return MeanLoss(R, activations.losses, CountTargets(R, targets));
 }
 
-double LossBackward(const Pass& pass, const std::int32_t* targets, float scale, Activations& activations,
-                    float* d_lm_head, PackedBf16* scratch) {
+void LogitsBackward(const Pass& pass, std::int64_t rows, std::int64_t first,
+                    Activations& activations, float* d_lm_head, PackedBf16* scratch) {
+  const std::int64_t C = pass.config().width, V = pass.config().vocabulary;
+  const float* normalized = activations.ln_f + first * C;
+  const float* d_logits = activations.logits;
+  float* d_normalized = activations.d_ln + first * C;
+  // logits = normalized lm_head^T:  d normalized = d_logits lm_head,  d lm_head += d_logits^T
+  // normalized
+  if (pass.packed != nullptr) {
+    Bf16Gemm({.m = rows,
+              .a = d_logits,
+              .lda = V,
+              .b = &pass.packed->lm_head.transposed,
+              .c = d_normalized,
+              .ldc = C});
+    if (d_lm_head == nullptr) return;
+    scratch->Pack(normalized, rows, C, C, /*transposed=*/false);
+    Bf16Gemm({.m = V,
+              .a = d_logits,
+              .lda = V,
+              .a_transposed = true,
+              .b = scratch,
+              .c = d_lm_head,
+              .ldc = C,
+              .accumulate = true});
+  } else {
+    Gemm({rows, C, V}, {d_logits, V}, {pass.model.weights.lm_head, C}, d_normalized, C,
+         /*accumulate=*/false);
+    if (d_lm_head == nullptr) return;
+    Gemm({V, C, rows}, {d_logits, V, Op::kTranspose}, {normalized, C}, d_lm_head, C,
+         /*accumulate=*/true);
+  }
+}
+
+double LossBackward(const Pass& pass, const std::int32_t* targets, float scale,
+                    Activations& activations, float* d_lm_head, PackedBf16* scratch) {
   const std::int64_t R = pass.rows(), C = pass.config().width, V = pass.config().vocabulary;
   const std::int64_t count = CountTargets(R, targets);
   const float row_scale = count == 0 ? 0.0f : scale / static_cast<float>(count);
   for (std::int64_t first = 0; first < R; first += activations.logit_rows) {
     const std::int64_t rows = std::min(activations.logit_rows, R - first);
-    const float* normalized = activations.ln_f + first * C;
-    float* d_logits = activations.logits;
-    LogitsForward(pass, rows, normalized, activations.logits);
-    CrossEntropy(rows, V, targets + first, activations.logits, activations.losses + first, row_scale);
-    // logits = normalized lm_head^T:  d normalized = d_logits lm_head,  d lm_head += d_logits^T normalized
-    if (pass.packed != nullptr) {
-      Bf16Gemm({.m = rows, .a = d_logits, .lda = V, .b = &pass.packed->lm_head.transposed,
-                .c = activations.d_ln + first * C, .ldc = C});
-      if (d_lm_head != nullptr) {
-        scratch->Pack(normalized, rows, C, C, /*transposed=*/false);
-        Bf16Gemm({.m = V, .a = d_logits, .lda = V, .a_transposed = true, .b = scratch, .c = d_lm_head,
-                  .ldc = C, .accumulate = true});
-      }
-    } else {
-      Gemm({rows, C, V}, {d_logits, V}, {pass.model.weights.lm_head, C}, activations.d_ln + first * C, C,
-           /*accumulate=*/false);
-      if (d_lm_head != nullptr) {
-        Gemm({V, C, rows}, {d_logits, V, Op::kTranspose}, {normalized, C}, d_lm_head, C,
-             /*accumulate=*/true);
-      }
-    }
+    LogitsForward(pass, rows, activations.ln_f + first * C, activations.logits);
+    CrossEntropy(rows, V, targets + first, activations.logits, activations.losses + first,
+                 row_scale);
+    LogitsBackward(pass, rows, first, activations, d_lm_head, scratch);
   }
   return MeanLoss(R, activations.losses, count);
 }
@@ -92,7 +114,8 @@ void FinalNormBackward(const Pass& pass, Activations& activations, float* d_weig
   pass.VisitGradient({Tap::kLnFinalNormalized, 0}, pass.Rows(activations.d_ln, C));
   std::fill(activations.d_resid, activations.d_resid + R * C, 0.0f);
   LayerNormBackward(FinalNorm(pass), R, activations.resid_final, activations.ln_f_mean,
-                    activations.ln_f_scale, activations.d_ln, activations.d_resid, d_weight, d_bias);
+                    activations.ln_f_scale, activations.d_ln, activations.d_resid, d_weight,
+                    d_bias);
 }
 
 }  // namespace clearhead

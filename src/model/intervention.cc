@@ -12,15 +12,18 @@ constexpr int kRank = 4;
 // The list that selects along each axis of the tap; null where there is none.
 std::array<const std::vector<std::int64_t>*, kRank> Selections(const Intervention& i) {
   switch (AxesOf(i.tap.tap)) {
-    case TapAxes::kPosition: return {&i.sequences, &i.positions, nullptr, nullptr};
-    case TapAxes::kPositionHead: return {&i.sequences, &i.positions, &i.heads, nullptr};
-    case TapAxes::kHeadQueryKey: return {&i.sequences, &i.heads, &i.positions, &i.keys};
+    case TapAxes::kPosition:
+      return {&i.sequences, &i.positions, nullptr, nullptr};
+    case TapAxes::kPositionHead:
+      return {&i.sequences, &i.positions, &i.heads, nullptr};
+    case TapAxes::kHeadQueryKey:
+      return {&i.sequences, &i.heads, &i.positions, &i.keys};
   }
   return {};
 }
 
-// Calls f(element, operand) for every selected element, where operand is the matching value (0 if the
-// intervention has none).
+// Calls f(element, operand) for every selected element, where operand is the matching value (0 if
+// the intervention has none).
 template <typename F>
 void ForSelected(const Intervention& intervention, const TensorView<float>& view, const F& f) {
   const auto selections = Selections(intervention);
@@ -39,7 +42,8 @@ void ForSelected(const Intervention& intervention, const TensorView<float>& view
   }
   const auto count = [&](int axis) {
     const auto* list = selections[axis];
-    return list == nullptr || list->empty() ? extent[axis] : static_cast<std::int64_t>(list->size());
+    return list == nullptr || list->empty() ? extent[axis]
+                                            : static_cast<std::int64_t>(list->size());
   };
   const auto index = [&](int axis, std::int64_t n) {
     const auto* list = selections[axis];
@@ -66,8 +70,8 @@ void ForSelected(const Intervention& intervention, const TensorView<float>& view
 
 }  // namespace
 
-void CheckIntervention(const Intervention& intervention, const Gpt2Config& config, std::int64_t batch,
-                       std::int64_t length) {
+void CheckIntervention(const Intervention& intervention, const Gpt2Config& config,
+                       std::int64_t batch, std::int64_t length) {
   const std::string name = TapName(intervention.tap);
   if (!HasGradient(intervention.tap.tap)) {
     Fail("{} can be read but not changed", name);
@@ -90,12 +94,15 @@ void CheckIntervention(const Intervention& intervention, const Gpt2Config& confi
     }
   }
   const TapAxes axes = AxesOf(intervention.tap.tap);
-  if (!intervention.heads.empty() && axes == TapAxes::kPosition) Fail("{} has no heads to choose", name);
-  if (!intervention.keys.empty() && axes != TapAxes::kHeadQueryKey) Fail("{} has no keys to choose", name);
+  if (!intervention.heads.empty() && axes == TapAxes::kPosition)
+    Fail("{} has no heads to choose", name);
+  if (!intervention.keys.empty() && axes != TapAxes::kHeadQueryKey)
+    Fail("{} has no keys to choose", name);
 
   if (intervention.change == Change::kZero) return;
-  bool fits = intervention.values_shape.rank() == shape.rank() &&
-              intervention.values_shape.size() == static_cast<std::int64_t>(intervention.values.size());
+  bool fits =
+      intervention.values_shape.rank() == shape.rank() &&
+      intervention.values_shape.size() == static_cast<std::int64_t>(intervention.values.size());
   for (int axis = 0; fits && axis < shape.rank(); ++axis) {
     fits = intervention.values_shape[axis] == 1 || intervention.values_shape[axis] == shape[axis];
   }
@@ -108,15 +115,24 @@ void CheckIntervention(const Intervention& intervention, const Gpt2Config& confi
 void ApplyIntervention(const Intervention& intervention, const TensorView<float>& value) {
   ForSelected(intervention, value, [&](float& element, float operand) {
     switch (intervention.change) {
-      case Change::kZero: element = 0.0f; break;
-      case Change::kSet: element = operand; break;
-      case Change::kAdd: element += operand; break;
-      case Change::kScale: element *= operand; break;
+      case Change::kZero:
+        element = 0.0f;
+        break;
+      case Change::kSet:
+        element = operand;
+        break;
+      case Change::kAdd:
+        element += operand;
+        break;
+      case Change::kScale:
+        element *= operand;
+        break;
     }
   });
 }
 
-void ApplyInterventionBackward(const Intervention& intervention, const TensorView<float>& gradient) {
+void ApplyInterventionBackward(const Intervention& intervention,
+                               const TensorView<float>& gradient) {
   if (intervention.change == Change::kAdd) return;
   ForSelected(intervention, gradient, [&](float& element, float operand) {
     element = intervention.change == Change::kScale ? element * operand : 0.0f;

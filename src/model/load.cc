@@ -32,8 +32,8 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// The shard files named by an index, each once. Names must be plain: an index must not reach outside its
-// folder.
+// The shard files named by an index, each once. Names must be plain: an index must not reach
+// outside its folder.
 std::vector<std::string> ShardNames(const Json& index, const std::string& source) {
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object()) {
@@ -53,8 +53,8 @@ std::vector<std::string> ShardNames(const Json& index, const std::string& source
 }
 
 // Every tensor must be in the file the index names.
-void CheckIndex(const Json& index, const std::string& source, const std::vector<SafetensorsFile>& files,
-                const std::vector<std::string>& names) {
+void CheckIndex(const Json& index, const std::string& source,
+                const std::vector<SafetensorsFile>& files, const std::vector<std::string>& names) {
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     const auto at = std::find(names.begin(), names.end(), file.get<std::string>()) - names.begin();
     if (files[static_cast<std::size_t>(at)].Find(tensor) == nullptr) {
@@ -75,9 +75,11 @@ std::vector<SafetensorsFile> OpenFiles(const fs::path& directory) {
     for (const std::string& name : names) files.emplace_back(directory / name);
     CheckIndex(index, index_path.string(), files, names);
   } else if (Exists(directory / "pytorch_model.bin")) {
-    Fail("'{}' holds only pytorch_model.bin, a pickle, which is never opened; save the model in Python with "
-         "model.save_pretrained(folder, safe_serialization=True)",
-         directory.string());
+    Fail(
+        "'{}' holds only pytorch_model.bin, a pickle, which is never opened; save the model in "
+        "Python with "
+        "model.save_pretrained(folder, safe_serialization=True)",
+        directory.string());
   } else {
     Fail("'{}' holds no model: expected model.safetensors or model.safetensors.index.json",
          directory.string());
@@ -149,10 +151,12 @@ void DropEqualHead(Directory& directory, const Gpt2Config& config, const Found& 
   const Found head =
       Take(directory, {"lm_head.weight", {config.vocabulary, config.width}, true}, model);
   if (head.entry->dtype != wte.entry->dtype ||
-      std::memcmp(head.entry->bytes.data(), wte.entry->bytes.data(), wte.entry->bytes.size()) != 0) {
-    Fail("{}: 'lm_head.weight' differs from 'wte.weight', but config.json ties them; set "
-         "tie_word_embeddings to false if the model is untied",
-         *head.file);
+      std::memcmp(head.entry->bytes.data(), wte.entry->bytes.data(), wte.entry->bytes.size()) !=
+          0) {
+    Fail(
+        "{}: 'lm_head.weight' differs from 'wte.weight', but config.json ties them; set "
+        "tie_word_embeddings to false if the model is untied",
+        *head.file);
   }
 }
 
@@ -184,11 +188,12 @@ Gpt2 LoadModel(const fs::path& directory) {
   });
   if (!found.empty()) {
     // The smallest name, so that the message does not depend on hashing.
-    const auto unknown = std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return a.first < b.first;
-    });
-    Fail("{}: unknown tensor '{}' {} ({} in all); a GPT-2 of this config.json has none of that name",
-         *unknown->second.file, unknown->first, ShapeText(unknown->second.entry->shape), found.size());
+    const auto unknown = std::min_element(
+        found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    Fail(
+        "{}: unknown tensor '{}' {} ({} in all); a GPT-2 of this config.json has none of that name",
+        *unknown->second.file, unknown->first, ShapeText(unknown->second.entry->shape),
+        found.size());
   }
   model.storage = std::move(storage);
   return model;

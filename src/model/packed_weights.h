@@ -1,5 +1,6 @@
-// The weights of all matrix products once more, in bf16 and in the order of the AMX tiles. Packed once per
-// optimiser step from the fp32 masters; both ways round, since backward multiplies by the transpose.
+// The weights of all matrix products once more, in bf16 and in the order of the AMX tiles. Packed
+// once per optimiser step from the fp32 masters; both ways round, since backward multiplies by the
+// transpose.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The one list of a GPT-2's parameters. Loading, saving, tests and the optimiser all walk it; nothing
-// else knows names or order.
+// The one list of a GPT-2's parameters. Loading, saving, tests and the optimiser all walk it;
+// nothing else knows names or order.
 #pragma once
 
 #include <string>
@@ -14,18 +14,18 @@ namespace clearhead {
 // Letters: C width, F inner.
 template <typename T>
 struct BlockTensors {
-  T* ln_1_weight = nullptr;        // [C]
-  T* ln_1_bias = nullptr;          // [C]
-  T* c_attn_weight = nullptr;      // [C, 3C]: query | key | value columns, heads contiguous in each
-  T* c_attn_bias = nullptr;        // [3C]
-  T* attn_c_proj_weight = nullptr; // [C, C]: rows are heads, contiguous
-  T* attn_c_proj_bias = nullptr;   // [C]
-  T* ln_2_weight = nullptr;        // [C]
-  T* ln_2_bias = nullptr;          // [C]
-  T* c_fc_weight = nullptr;        // [C, F]
-  T* c_fc_bias = nullptr;          // [F]
-  T* mlp_c_proj_weight = nullptr;  // [F, C]
-  T* mlp_c_proj_bias = nullptr;    // [C]
+  T* ln_1_weight = nullptr;    // [C]
+  T* ln_1_bias = nullptr;      // [C]
+  T* c_attn_weight = nullptr;  // [C, 3C]: query | key | value columns, heads contiguous in each
+  T* c_attn_bias = nullptr;    // [3C]
+  T* attn_c_proj_weight = nullptr;  // [C, C]: rows are heads, contiguous
+  T* attn_c_proj_bias = nullptr;    // [C]
+  T* ln_2_weight = nullptr;         // [C]
+  T* ln_2_bias = nullptr;           // [C]
+  T* c_fc_weight = nullptr;         // [C, F]
+  T* c_fc_bias = nullptr;           // [F]
+  T* mlp_c_proj_weight = nullptr;   // [F, C]
+  T* mlp_c_proj_bias = nullptr;     // [C]
 };
 
 template <typename T>
@@ -49,7 +49,8 @@ struct ParameterSpec {
 template <typename T, typename Visit>
 void VisitParameters(const Gpt2Config& config, Gpt2Tensors<T>& tensors, const Visit& visit) {
   const std::int64_t C = config.width, F = config.inner, V = config.vocabulary;
-  const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns, T*& slot) {
+  const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns,
+                          T*& slot) {
     visit(ParameterSpec{name, {rows, columns}, /*decays=*/true}, slot);
   };
   const auto vector = [&](const std::string& name, std::int64_t size, T*& slot) {
@@ -87,7 +88,8 @@ void VisitParameters(const Gpt2Config& config, Gpt2Tensors<T>& tensors, const Vi
 inline std::vector<ParameterSpec> ParameterTable(const Gpt2Config& config) {
   std::vector<ParameterSpec> table;
   Gpt2Tensors<const float> unused;
-  VisitParameters(config, unused, [&](const ParameterSpec& spec, const float*&) { table.push_back(spec); });
+  VisitParameters(config, unused,
+                  [&](const ParameterSpec& spec, const float*&) { table.push_back(spec); });
   return table;
 }
 

@@ -1,4 +1,5 @@
-// One pass of a model over a batch of tokens: what the blocks need to know beside their own buffers.
+// One pass of a model over a batch of tokens: what the blocks need to know beside their own
+// buffers.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +30,17 @@ struct GateRun {
   GateMode mode = GateMode::kHard;
   NoiseCoordinates noise = {};     // of sampled gates; the layer is filled in
   const float* uniform = nullptr;  // stored noise [L,B,H,T,T] instead of hashed (tests)
-  // Backward adds the gradient of penalty_weight * mean over layers, sequences, heads and causal pairs
-  // of sigmoid(gate logit).
+  // Backward adds the gradient of penalty_weight * mean over layers, sequences, heads and causal
+  // pairs of sigmoid(gate logit).
   float penalty_weight = 0.0f;
 };
 
 struct Pass {
   const Gpt2& model;
   std::int64_t batch;
-  std::int64_t length;                    // new tokens of each sequence
+  std::int64_t length;  // new tokens of each sequence
   Hooks* hooks = nullptr;
-  KeyValueCache* cache = nullptr;         // attend to cached positions too, and append these
+  KeyValueCache* cache = nullptr;  // attend to cached positions too, and append these
   GateRun gates = {};
   const PackedWeights* packed = nullptr;  // products in bf16 with these; null for fp32
 

@@ -13,7 +13,8 @@ void FillRandom(const Gpt2Config& config, std::uint64_t seed, float* block) {
   VisitParameters(config, tensors, [&](const ParameterSpec& spec, float*&) {
     const std::int64_t size = spec.shape.size();
     const std::uint64_t key = HashCoordinates(seed, {tensor++});
-    const bool norm_weight = spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
+    const bool norm_weight =
+        spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
     const bool residual = spec.name.ends_with("c_proj.weight");
     const double deviation =
         residual ? 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 0.02;

@@ -51,11 +51,13 @@ void Recorder::Visit(TapId id, const TensorView<float>& value) {
   if (slot.values.data() != value.data) CopyTo(value, slot.values.data());
 }
 
-bool Recorder::WantsGradient(TapId id) const { return Contains(wanted_gradients_, id) || Changes(id); }
+bool Recorder::WantsGradient(TapId id) const {
+  return Contains(wanted_gradients_, id) || Changes(id);
+}
 
 void Recorder::VisitGradient(TapId id, const TensorView<float>& gradient) {
-  // d loss / d (value after the interventions), which is what was recorded of the value; then on to the
-  // value before them, last intervention first.
+  // d loss / d (value after the interventions), which is what was recorded of the value; then on to
+  // the value before them, last intervention first.
   if (Contains(wanted_gradients_, id)) {
     CopyTo(gradient, Slot(gradients_, id, gradient.shape).values.data());
   }

@@ -52,7 +52,8 @@ void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activation
   for (std::int64_t layer = pass.config().layers - 1; layer >= 0; --layer) {
     if (activations.keep == Keep::kInputs) BlockForward(pass, layer, activations);
     BlockBackward(pass, layer, activations,
-                  parameters ? &gradients->blocks[static_cast<std::size_t>(layer)] : nullptr, scratch);
+                  parameters ? &gradients->blocks[static_cast<std::size_t>(layer)] : nullptr,
+                  scratch);
   }
   EmbeddingBackward(pass, ids, activations, parameters ? gradients->wte : nullptr,
                     parameters ? gradients->wpe : nullptr);

@@ -9,24 +9,26 @@
 
 namespace clearhead {
 
-// Refuses an empty input, one longer than the model's positions (`past` of them used already), and ids
-// outside the vocabulary, naming the first.
+// Refuses an empty input, one longer than the model's positions (`past` of them used already), and
+// ids outside the vocabulary, naming the first.
 void CheckTokens(const Gpt2Config& config, std::span<const std::int32_t> ids, std::int64_t batch,
                  std::int64_t length, std::int64_t past = 0);
 
-// Embedding, blocks, final norm: ids [B,T] -> activations.ln_f [R,C]. With a cache, its length grows.
+// Embedding, blocks, final norm: ids [B,T] -> activations.ln_f [R,C]. With a cache, its length
+// grows.
 void ForwardToFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations);
 
 // All logits [B,T,V].
 void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations, float* logits);
 
-// From activations.d_ln = d loss / d ln_f back to the embeddings; adds to `gradients`, or only calls the
-// hooks when it is null. The forward pass must have run on these activations with keep != kNothing.
+// From activations.d_ln = d loss / d ln_f back to the embeddings; adds to `gradients`, or only
+// calls the hooks when it is null. The forward pass must have run on these activations with keep !=
+// kNothing.
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
                            Gpt2Tensors<float>* gradients, PackedBf16* scratch);
 
-// Forward, mean cross-entropy and backward. Adds scale * gradient to `gradients` (may be null); returns
-// the loss, unscaled.
+// Forward, mean cross-entropy and backward. Adds scale * gradient to `gradients` (may be null);
+// returns the loss, unscaled.
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
                        float scale, Activations& activations, Gpt2Tensors<float>* gradients,
                        PackedBf16* scratch);

@@ -68,8 +68,9 @@ void VisitSplitInputGradients(const Pass& pass, std::int64_t layer, const BlockL
     RepeatForHeads(R, H, 1, a.ln_1_scale, scale.data());
     for (std::int64_t h = 0; h < H; ++h) {
       const std::int64_t column = part * C + h * D;
-      Gemm({R, C, D}, {d_qkv + column, 3 * C}, {layers.c_attn.weight + column, 3 * C, Op::kTranspose},
-           d_normalized.data() + h * C, H * C, /*accumulate=*/false);
+      Gemm({R, C, D}, {d_qkv + column, 3 * C},
+           {layers.c_attn.weight + column, 3 * C, Op::kTranspose}, d_normalized.data() + h * C,
+           H * C, /*accumulate=*/false);
     }
     std::fill(d_x.begin(), d_x.end(), 0.0f);
     LayerNormBackward(layers.ln_1, R * H, x.data(), mean.data(), scale.data(), d_normalized.data(),

@@ -1,6 +1,7 @@
-// The taps hook_q_input, hook_k_input, hook_v_input: resid_pre as each head's queries, keys and values see
-// it, [B,T,H,C]. In the model all heads read one stream; these split it, so that circuits can ask what one
-// head's queries owe to it, and give one head's queries another input than its keys.
+// The taps hook_q_input, hook_k_input, hook_v_input: resid_pre as each head's queries, keys and
+// values see it, [B,T,H,C]. In the model all heads read one stream; these split it, so that
+// circuits can ask what one head's queries owe to it, and give one head's queries another input
+// than its keys.
 #pragma once
 
 #include "model/activations.h"
@@ -8,8 +9,8 @@
 
 namespace clearhead {
 
-// After qkv was computed from the common input: shows the split inputs and, where a hook changed one,
-// computes its share of qkv anew.
+// After qkv was computed from the common input: shows the split inputs and, where a hook changed
+// one, computes its share of qkv anew.
 void VisitSplitInputs(const Pass& pass, std::int64_t layer, const BlockLayers& layers,
                       const BlockActivations& a);
 

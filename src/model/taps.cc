@@ -53,8 +53,8 @@ const TapInfo& Info(Tap tap) { return kTaps[static_cast<int>(tap)]; }
 
 bool IsGateTap(Tap tap) { return tap == Tap::kGateProb || tap == Tap::kSparseMask; }
 
-// Whether `text` matches `pattern` with * for any run of characters. Greedy with one backtrack point:
-// linear in practice, never exponential.
+// Whether `text` matches `pattern` with * for any run of characters. Greedy with one backtrack
+// point: linear in practice, never exponential.
 bool Matches(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -80,24 +80,35 @@ bool Matches(std::string_view pattern, std::string_view text) {
 TapAxes AxesOf(Tap tap) { return Info(tap).axes; }
 bool IsPerLayer(Tap tap) { return Info(tap).per_layer; }
 
-bool HasGradient(Tap tap) {
-  return Info(tap).last != Last::kOne && tap != Tap::kGateProb;
-}
+bool HasGradient(Tap tap) { return Info(tap).last != Last::kOne && tap != Tap::kGateProb; }
 
 Shape TapShape(Tap tap, const Gpt2Config& config, std::int64_t batch, std::int64_t length) {
   const TapInfo& info = Info(tap);
   std::int64_t last = 1;
   switch (info.last) {
-    case Last::kWidth: last = config.width; break;
-    case Last::kHeadSize: last = config.head_size(); break;
-    case Last::kInner: last = config.inner; break;
-    case Last::kKeys: last = length; break;
-    case Last::kOne: last = 1; break;
+    case Last::kWidth:
+      last = config.width;
+      break;
+    case Last::kHeadSize:
+      last = config.head_size();
+      break;
+    case Last::kInner:
+      last = config.inner;
+      break;
+    case Last::kKeys:
+      last = length;
+      break;
+    case Last::kOne:
+      last = 1;
+      break;
   }
   switch (info.axes) {
-    case TapAxes::kPosition: return {batch, length, last};
-    case TapAxes::kPositionHead: return {batch, length, config.heads, last};
-    case TapAxes::kHeadQueryKey: return {batch, config.heads, length, last};
+    case TapAxes::kPosition:
+      return {batch, length, last};
+    case TapAxes::kPositionHead:
+      return {batch, length, config.heads, last};
+    case TapAxes::kHeadQueryKey:
+      return {batch, config.heads, length, last};
   }
   return {};
 }
@@ -141,8 +152,8 @@ std::vector<TapId> MatchTaps(std::string_view patterns, const Gpt2Config& config
       if (Matches(pattern, TapName(all[i]))) chosen[i] = any = true;
     }
     if (!any) {
-      Fail("no tap of this model is named '{}'; names look like {}, and * matches any characters", given,
-           TapName({Tap::kPattern, 0}));
+      Fail("no tap of this model is named '{}'; names look like {}, and * matches any characters",
+           given, TapName({Tap::kPattern, 0}));
     }
     begin = comma + 1;
   }

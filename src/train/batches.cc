@@ -10,7 +10,8 @@ namespace clearhead {
 
 void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context) {
   if (static_cast<std::int64_t>(tokens.size()) < context + 1) {
-    Fail("the text is {} tokens long; a context of {} needs at least {}", tokens.size(), context, context + 1);
+    Fail("the text is {} tokens long; a context of {} needs at least {}", tokens.size(), context,
+         context + 1);
   }
 }
 
@@ -40,12 +41,14 @@ std::int64_t Batches::Start(std::int64_t sample) const {
   const auto place = static_cast<std::size_t>(order_[static_cast<std::size_t>(sample % samples_)]);
   if (!starts_.empty()) return starts_[place];
   const std::uint64_t jitter = HashCoordinates(seed_, {1, static_cast<std::uint64_t>(sample)});
-  const std::int64_t start = static_cast<std::int64_t>(place) * context_ +
-                             static_cast<std::int64_t>(jitter % static_cast<std::uint64_t>(context_));
+  const std::int64_t start =
+      static_cast<std::int64_t>(place) * context_ +
+      static_cast<std::int64_t>(jitter % static_cast<std::uint64_t>(context_));
   return std::min(start, last_start_);
 }
 
-void Batches::Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs, std::int32_t* targets) {
+void Batches::Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs,
+                   std::int32_t* targets) {
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t sample = first + b;
     if (sample / samples_ != epoch_) StartEpoch(sample / samples_);

@@ -1,5 +1,5 @@
-// Batches from a token stream, in an order that is a pure function of (seed, sample number): a run resumed
-// at sample n sees what it would have seen.
+// Batches from a token stream, in an order that is a pure function of (seed, sample number): a run
+// resumed at sample n sees what it would have seen.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace clearhead {
 // Throws Error if the stream is shorter than one window and its last target.
 void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context);
 
-// The stream is cut into stretches of `context` tokens, which every epoch visits once in another order; a
-// sample starts at a random place inside its stretch. (One offset for a whole epoch would lock the phase
-// of texts with a period, such as lists of sums, to the positions, and shift it at every epoch: the loss
-// then jumps.) With given `starts` the samples start there and nowhere else: for texts whose lines are
-// examples by themselves.
+// The stream is cut into stretches of `context` tokens, which every epoch visits once in another
+// order; a sample starts at a random place inside its stretch. (One offset for a whole epoch would
+// lock the phase of texts with a period, such as lists of sums, to the positions, and shift it at
+// every epoch: the loss then jumps.) With given `starts` the samples start there and nowhere else:
+// for texts whose lines are examples by themselves.
 class Batches {
  public:
   Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed,

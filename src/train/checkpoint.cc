@@ -42,8 +42,8 @@ std::vector<std::pair<std::int64_t, fs::path>> List(const fs::path& folder) {
 void ReadFlat(const SafetensorsFile& file, std::string_view name, std::span<float> out) {
   const TensorEntry& entry = file.Get(name);
   if (entry.dtype != DType::kF32 || entry.size() != static_cast<std::int64_t>(out.size())) {
-    Fail("{}: '{}' has {} values, this model needs {}; it is a checkpoint of another model", file.source(),
-         name, entry.size(), out.size());
+    Fail("{}: '{}' has {} values, this model needs {}; it is a checkpoint of another model",
+         file.source(), name, entry.size(), out.size());
   }
   ConvertToFloat(entry, out.data());
 }
@@ -61,9 +61,11 @@ void CompareSettings(const Json& stored, const Json& wanted, const std::string& 
   for (const auto& [name, value] : wanted.items()) {
     const auto it = stored.find(name);
     if (it == stored.end() || *it != value) {
-      Fail("{}: this run was started with {} = {}, now it is {}; resume with the same settings, or start "
-           "afresh in another folder",
-           source, name, it == stored.end() ? "(none)" : it->dump(), value.dump());
+      Fail(
+          "{}: this run was started with {} = {}, now it is {}; resume with the same settings, or "
+          "start "
+          "afresh in another folder",
+          source, name, it == stored.end() ? "(none)" : it->dump(), value.dump());
     }
   }
 }
@@ -79,18 +81,26 @@ bool IsTemporary(const fs::path& file) {
 void SaveCheckpoint(const fs::path& folder, Optimizer& optimizer, const CheckpointState& state) {
   MakeDirectory(folder);
   const auto flat = [](std::string name, std::span<float> values) {
-    return TensorToWrite{.name = std::move(name), .dtype = DType::kF32,
-                         .shape = {static_cast<std::int64_t>(values.size())}, .data = values.data()};
+    return TensorToWrite{.name = std::move(name),
+                         .dtype = DType::kF32,
+                         .shape = {static_cast<std::int64_t>(values.size())},
+                         .data = values.data()};
   };
   const std::int64_t counters[] = {state.step, optimizer.steps()};
   const std::vector<TensorToWrite> tensors = {
       flat("weights", optimizer.weights()),
       flat("first_moment", optimizer.first_moment()),
       flat("second_moment", optimizer.second_moment()),
-      {.name = "counters", .dtype = DType::kI64, .shape = {2}, .data = nullptr,
+      {.name = "counters",
+       .dtype = DType::kI64,
+       .shape = {2},
+       .data = nullptr,
        .raw = std::as_bytes(std::span(counters))},
-      {.name = "run", .dtype = DType::kF64, .shape = {static_cast<std::int64_t>(state.run.size())},
-       .data = nullptr, .raw = std::as_bytes(std::span(state.run))},
+      {.name = "run",
+       .dtype = DType::kF64,
+       .shape = {static_cast<std::int64_t>(state.run.size())},
+       .data = nullptr,
+       .raw = std::as_bytes(std::span(state.run))},
   };
   WriteSafetensors(folder / fmt::format("{}{}{}", kPrefix, state.step, kSuffix), tensors,
                    {{"settings", ToText(state.settings, -1)}});

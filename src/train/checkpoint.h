@@ -1,5 +1,5 @@
-// Checkpoints: everything a run needs to go on as if nothing had happened, in one file that is complete or
-// absent: weights, both moments, step counter, and the settings of the run.
+// Checkpoints: everything a run needs to go on as if nothing had happened, in one file that is
+// complete or absent: weights, both moments, step counter, and the settings of the run.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ void SaveCheckpoint(const std::filesystem::path& folder, Optimizer& optimizer,
 // The newest checkpoint in the folder, if any.
 std::optional<std::filesystem::path> FindCheckpoint(const std::filesystem::path& folder);
 
-// Fills the optimiser. Refuses a file of another model or with settings other than `settings`, naming the
-// first that differs.
+// Fills the optimiser. Refuses a file of another model or with settings other than `settings`,
+// naming the first that differs.
 CheckpointState LoadCheckpoint(const std::filesystem::path& file, const Json& settings,
                                Optimizer& optimizer);
 

@@ -10,8 +10,8 @@
 
 namespace clearhead {
 
-// Broken means: loss or gradient norm is not a finite number; or the loss is more than 3 nats above its own
-// running average and worse than guessing (more than 1 nat above log vocabulary).
+// Broken means: loss or gradient norm is not a finite number; or the loss is more than 3 nats above
+// its own running average and worse than guessing (more than 1 nat above log vocabulary).
 class LossWatch {
  public:
   explicit LossWatch(std::int64_t vocabulary) : guess_(std::log(static_cast<double>(vocabulary))) {}
@@ -19,9 +19,11 @@ class LossWatch {
   void Check(std::int64_t step, double loss, double gradient_norm,
              const std::filesystem::path& checkpoints) {
     const auto stop = [&](const std::string& cause) {
-      Fail("training stopped at step {}: {}; try a lower --lr or a longer warm-up (the last good checkpoint, if "
-           "there is one, is in '{}')",
-           step, cause, checkpoints.string());
+      Fail(
+          "training stopped at step {}: {}; try a lower --lr or a longer warm-up (the last good "
+          "checkpoint, if "
+          "there is one, is in '{}')",
+          step, cause, checkpoints.string());
     };
     if (!std::isfinite(loss)) stop(fmt::format("the loss is {}", loss));
     if (!std::isfinite(gradient_norm)) stop(fmt::format("the gradient norm is {}", gradient_norm));

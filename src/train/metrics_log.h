@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object per line and step. Appended, never rewritten; a resumed run drops the lines
-// of steps that it will do again.
+// metrics.jsonl: one JSON object per line and step. Appended, never rewritten; a resumed run drops
+// the lines of steps that it will do again.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace clearhead {
 
 class MetricsLog {
  public:
-  // Keeps the lines whose "step" is below `first_step`, drops the others (a torn last line included).
+  // Keeps the lines whose "step" is below `first_step`, drops the others (a torn last line
+  // included).
   MetricsLog(const std::filesystem::path& path, std::int64_t first_step);
 
   void Append(const Json& line);

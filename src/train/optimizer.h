@@ -1,5 +1,5 @@
-// The optimiser: fp32 master weights, gradients and moments in one block each, walked by the parameter
-// table.
+// The optimiser: fp32 master weights, gradients and moments in one block each, walked by the
+// parameter table.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct OptimizerOptions {
   float beta1 = 0.9f;
   float beta2 = 0.95f;
   float epsilon = 1e-8f;
-  float weight_decay = 0.1f;    // of matrices; biases and norms never decay
+  float weight_decay = 0.1f;      // of matrices; biases and norms never decay
   bool decay_everything = false;  // torch.optim.AdamW's default, for comparison
-  float clip_norm = 1.0f;       // largest global gradient norm; 0 switches clipping off
+  float clip_norm = 1.0f;         // largest global gradient norm; 0 switches clipping off
 };
 
 class Optimizer {

@@ -17,7 +17,8 @@ struct Schedule {
 
 // The rate of step `step`, counted from 0.
 inline double LearningRate(const Schedule& s, std::int64_t step) {
-  if (step < s.warmup) return s.peak * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
+  if (step < s.warmup)
+    return s.peak * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
   const double span = static_cast<double>(std::max<std::int64_t>(s.total - 1 - s.warmup, 1));
   const double progress = std::min(1.0, static_cast<double>(step - s.warmup) / span);
   const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

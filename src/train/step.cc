@@ -6,8 +6,8 @@
 
 namespace clearhead {
 
-// Few pieces, because the gradient of the output matrix is read and written once per piece; bounded, because
-// a row of GPT-2's logits is 200 KB.
+// Few pieces, because the gradient of the output matrix is read and written once per piece;
+// bounded, because a row of GPT-2's logits is 200 KB.
 std::int64_t LogitRows(std::int64_t rows) { return std::min<std::int64_t>(rows, 1024); }
 
 namespace {
@@ -18,7 +18,8 @@ Keep KeepOf(const StepShape& shape) { return shape.recompute ? Keep::kInputs : K
 
 TrainStep::TrainStep(const Gpt2Config& config, const StepShape& shape)
     : shape_(shape),
-      activations_(config, shape.batch, shape.context, KeepOf(shape), LogitRows(shape.batch * shape.context)),
+      activations_(config, shape.batch, shape.context, KeepOf(shape),
+                   LogitRows(shape.batch * shape.context)),
       inputs_(static_cast<std::size_t>(shape.batch * shape.context)),
       targets_(inputs_.size()) {
   if (shape.bf16) packed_ = std::make_unique<PackedWeights>();
@@ -26,15 +27,17 @@ TrainStep::TrainStep(const Gpt2Config& config, const StepShape& shape)
 
 StepResult TrainStep::Gradients(Optimizer& optimizer, Batches& batches, std::int64_t first_sample) {
   if (packed_) packed_->Pack(optimizer.model());
-  const Pass pass{.model = optimizer.model(), .batch = shape_.batch, .length = shape_.context,
+  const Pass pass{.model = optimizer.model(),
+                  .batch = shape_.batch,
+                  .length = shape_.context,
                   .packed = packed_.get()};
   StepResult result;
   const double share = 1.0 / static_cast<double>(shape_.accumulation);
   for (std::int64_t part = 0; part < shape_.accumulation; ++part) {
     batches.Fill(first_sample + part * shape_.batch, shape_.batch, inputs_.data(), targets_.data());
-    result.loss += share * ForwardBackward(pass, inputs_.data(), targets_.data(),
-                                           static_cast<float>(share), activations_,
-                                           &optimizer.gradients(), &scratch_);
+    result.loss +=
+        share * ForwardBackward(pass, inputs_.data(), targets_.data(), static_cast<float>(share),
+                                activations_, &optimizer.gradients(), &scratch_);
   }
   result.gradient_norm = optimizer.GradientNorm();
   return result;
@@ -42,9 +45,8 @@ StepResult TrainStep::Gradients(Optimizer& optimizer, Batches& batches, std::int
 
 std::vector<MemoryItem> TrainStep::MemoryPlan(const Gpt2Config& config, const StepShape& shape) {
   const std::int64_t parameters = config.ParameterCount();
-  std::vector<MemoryItem> items = {{"weights", parameters * 4},
-                                   {"gradients", parameters * 4},
-                                   {"moments", parameters * 8}};
+  std::vector<MemoryItem> items = {
+      {"weights", parameters * 4}, {"gradients", parameters * 4}, {"moments", parameters * 8}};
   if (shape.bf16) items.push_back({"packed bf16 weights", parameters * 4});
   for (MemoryItem& item : Activations::Plan(config, shape.batch, shape.context, KeepOf(shape),
                                             LogitRows(shape.batch * shape.context))) {

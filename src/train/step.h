@@ -1,5 +1,5 @@
-// One optimiser step of ordinary language-model training: forward and backward over the micro-batches,
-// clip, AdamW. All memory is taken in the constructor; a step allocates nothing.
+// One optimiser step of ordinary language-model training: forward and backward over the
+// micro-batches, clip, AdamW. All memory is taken in the constructor; a step allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace clearhead {
 
 struct StepShape {
-  std::int64_t batch = 8;          // sequences per forward pass
+  std::int64_t batch = 8;  // sequences per forward pass
   std::int64_t context = 256;
-  std::int64_t accumulation = 1;   // passes per optimiser step
-  bool recompute = false;          // keep block inputs only, run blocks again in backward
+  std::int64_t accumulation = 1;  // passes per optimiser step
+  bool recompute = false;         // keep block inputs only, run blocks again in backward
   bool bf16 = false;
 };
 
@@ -30,8 +30,8 @@ class TrainStep {
  public:
   TrainStep(const Gpt2Config& config, const StepShape& shape);
 
-  // Computes loss and gradients of samples first .. first + batch*accumulation - 1 into the optimiser.
-  // The caller decides whether to step: a NaN must not reach the weights.
+  // Computes loss and gradients of samples first .. first + batch*accumulation - 1 into the
+  // optimiser. The caller decides whether to step: a NaN must not reach the weights.
   StepResult Gradients(Optimizer& optimizer, Batches& batches, std::int64_t first_sample);
 
   // What training this shape takes, for --dry-run.

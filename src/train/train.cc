@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/health.h"
 #include "train/metrics_log.h"
+#include "train/run_settings.h"
 
 namespace clearhead {
 namespace {
@@ -19,31 +20,22 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-std::uint64_t Fingerprint(std::span<const std::int32_t> tokens) {
-  std::uint64_t hash = tokens.size();
-  for (const std::int32_t token : tokens) hash = Mix64(hash ^ static_cast<std::uint64_t>(token)) + 1;
-  return hash;
-}
-
 // Whatever changes the numbers of a run; a resumed one must agree.
-Json Settings(const Gpt2Config& config, std::span<const std::int32_t> train, const TrainOptions& o) {
-  return {{"model", ToJson(config, "float32")},
-          {"tokens", train.size()},
-          {"text_hash", Fingerprint(train)},
-          {"batch", o.shape.batch},
-          {"context", o.shape.context},
-          {"accumulation", o.shape.accumulation},
-          {"precision", o.shape.bf16 ? "bf16" : "fp32"},
-          {"steps", o.schedule.total},
-          {"warmup", o.schedule.warmup},
-          {"lr", o.schedule.peak},
-          {"weight_decay", o.optimizer.weight_decay},
-          {"clip", o.optimizer.clip_norm},
-          {"starts", o.starts.size()},
-          {"seed", o.seed}};
+Json Settings(const Gpt2Config& config, std::span<const std::int32_t> train,
+              const TrainOptions& o) {
+  Json json = StepSettings(config, train, o.shape);
+  json.update({{"steps", o.schedule.total},
+               {"warmup", o.schedule.warmup},
+               {"lr", o.schedule.peak},
+               {"weight_decay", o.optimizer.weight_decay},
+               {"clip", o.optimizer.clip_norm},
+               {"starts", o.starts.size()},
+               {"seed", o.seed}});
+  return json;
 }
 
-double ValidationLoss(const Gpt2& model, std::span<const std::int32_t> valid, const TrainOptions& o) {
+double ValidationLoss(const Gpt2& model, std::span<const std::int32_t> valid,
+                      const TrainOptions& o) {
   return Evaluate(model, valid, {.context = o.shape.context, .max_tokens = o.eval_tokens}).loss;
 }
 
@@ -72,7 +64,8 @@ TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
   MetricsLog metrics(out / "metrics.jsonl", step);
   TrainStep train_step(start.config, options.shape);
   const auto save = [&] {
-    SaveCheckpoint(checkpoints, optimizer, {.step = step, .settings = settings, .run = watch.State()});
+    SaveCheckpoint(checkpoints, optimizer,
+                   {.step = step, .settings = settings, .run = watch.State()});
   };
 
   TrainResult result;
@@ -88,11 +81,15 @@ TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
     const double rate = tokens_per_step / Seconds(before, now);
     before = now;
 
-    Json line = {{"step", step}, {"loss", r.loss}, {"lr", lr}, {"gradient_norm", r.gradient_norm},
+    Json line = {{"step", step},
+                 {"loss", r.loss},
+                 {"lr", lr},
+                 {"gradient_norm", r.gradient_norm},
                  {"tokens_per_second", rate}};
     const bool last = step + 1 == options.schedule.total;
     const bool evaluate =
-        !valid.empty() && (last || (options.eval_every > 0 && (step + 1) % options.eval_every == 0));
+        !valid.empty() &&
+        (last || (options.eval_every > 0 && (step + 1) % options.eval_every == 0));
     if (evaluate) {
       result.valid_loss = ValidationLoss(optimizer.model(), valid, options);
       line["valid_loss"] = *result.valid_loss;
@@ -102,7 +99,8 @@ TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
     ++step;
     result.loss = r.loss;
     if (callbacks.on_step) {
-      callbacks.on_step({step, options.schedule.total, r.loss, result.valid_loss, lr, r.gradient_norm, rate});
+      callbacks.on_step(
+          {step, options.schedule.total, r.loss, result.valid_loss, lr, r.gradient_norm, rate});
     }
     const bool stop = callbacks.should_stop && callbacks.should_stop();
     const bool due = options.checkpoint_every > 0
@@ -117,7 +115,8 @@ TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
   result.step = step;
   result.finished = step == options.schedule.total;
   result.seconds = Seconds(begin, Clock::now());
-  result.tokens_per_second = static_cast<double>(step - first_step) * tokens_per_step / result.seconds;
+  result.tokens_per_second =
+      static_cast<double>(step - first_step) * tokens_per_step / result.seconds;
   if (result.finished) {
     SaveModel(optimizer.model(), out);
     RemoveCheckpoints(checkpoints);

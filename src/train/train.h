@@ -1,4 +1,5 @@
-// The training loop: steps, validation, metrics, checkpoints, and what happens when something goes wrong.
+// The training loop: steps, validation, metrics, checkpoints, and what happens when something goes
+// wrong.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
   std::vector<std::int64_t> starts = {};  // where samples may start; empty: anywhere
-  std::int64_t eval_every = 0;        // steps; 0: only at the end
-  std::int64_t eval_tokens = 1 << 16;  // validation predictions at most
-  std::int64_t checkpoint_every = 0;  // steps; 0: every checkpoint_seconds
+  std::int64_t eval_every = 0;            // steps; 0: only at the end
+  std::int64_t eval_tokens = 1 << 16;     // validation predictions at most
+  std::int64_t checkpoint_every = 0;      // steps; 0: every checkpoint_seconds
   double checkpoint_seconds = 300.0;
   bool resume = false;
 };
@@ -47,9 +48,10 @@ struct TrainResult {
   double tokens_per_second = 0.0;
 };
 
-// Trains from `start` on `train` tokens. In `out`: metrics.jsonl, checkpoints while it runs; when finished,
-// `out` holds the model (config.json, model.safetensors) and the checkpoints are gone.
-// Throws Error on a NaN or a loss explosion, naming step and cause, with the last good checkpoint in place.
+// Trains from `start` on `train` tokens. In `out`: metrics.jsonl, checkpoints while it runs; when
+// finished, `out` holds the model (config.json, model.safetensors) and the checkpoints are gone.
+// Throws Error on a NaN or a loss explosion, naming step and cause, with the last good checkpoint
+// in place.
 TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
                   std::span<const std::int32_t> valid, const TrainOptions& options,
                   const std::filesystem::path& out, const TrainCallbacks& callbacks);

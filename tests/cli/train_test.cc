@@ -167,8 +167,8 @@ TEST(TrainCommand, BadInputIsRefusedBeforeAnyWork) {
   ExpectFailure({"train", "--steps", "5", "--text", text, "--out", folder / "there"}, 1,
                 {"holds a model"});
   ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--resume"}, 1, {"new"});
-  ExpectFailure({"train", "--steps", "5", "--text", folder / "text.txt", "--out", text + "/x"},
-                1, {"short.txt"});
+  ExpectFailure({"train", "--steps", "5", "--text", folder / "text.txt", "--out", text + "/x"}, 1,
+                {"short.txt"});
   ExpectFailure({"train", "--steps", "5", "--text", text, "--out", out, "--tokenizer", "nothing"},
                 1, {"nothing"});
   EXPECT_FALSE(fs::exists(fs::path(out) / "model.safetensors"));

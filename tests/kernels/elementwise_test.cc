@@ -1,5 +1,5 @@
-// Layer norm, activations, cross-entropy and AdamW against plain double-precision formulas and their
-// central differences.
+// Layer norm, activations, cross-entropy and AdamW against plain double-precision formulas and
+// their central differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,13 +41,14 @@ TEST(LayerNorm, ForwardAndBackwardMatchDouble) {
     const std::int64_t rows = 5;
     auto x = RandomValues(rows * width, 1);
     for (float& v : x) v = 3.0f * v + 20.0f;  // a large mean, as residual streams have
-    const auto w = RandomValues(width, 2), b = RandomValues(width, 3), dy = RandomValues(rows * width, 4);
+    const auto w = RandomValues(width, 2), b = RandomValues(width, 3),
+               dy = RandomValues(rows * width, 4);
     const LayerNorm norm{w.data(), b.data(), width, 1e-5f};
     std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size(), 0.5f);
     std::vector<float> dw(w.size(), 1.0f), db(b.size(), 1.0f);
     LayerNormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
-    LayerNormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(), dw.data(),
-                      db.data());
+    LayerNormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(),
+                      dw.data(), db.data());
     std::vector<double> dw_sum(w.size(), 1.0);
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::vector<double> row(x.begin() + r * width, x.begin() + (r + 1) * width);
@@ -63,11 +64,13 @@ TEST(LayerNorm, ForwardAndBackwardMatchDouble) {
         std::vector<double> plus = row, minus = row;
         plus[column] += h;
         minus[column] -= h;
-        const auto y_plus = NormReference(plus, w, b, 1e-5), y_minus = NormReference(minus, w, b, 1e-5);
+        const auto y_plus = NormReference(plus, w, b, 1e-5),
+                   y_minus = NormReference(minus, w, b, 1e-5);
         double derivative = 0;
         for (std::int64_t j = 0; j < width; ++j) {
           const auto c = static_cast<std::size_t>(j);
-          derivative += dy[static_cast<std::size_t>(r * width + j)] * (y_plus[c] - y_minus[c]) / (2 * h);
+          derivative +=
+              dy[static_cast<std::size_t>(r * width + j)] * (y_plus[c] - y_minus[c]) / (2 * h);
         }
         EXPECT_NEAR(dx[at], 0.5 + derivative, 1e-3 * (1 + std::abs(derivative))) << width;
       }
@@ -84,16 +87,18 @@ TEST(LayerNorm, ForwardAndBackwardMatchDouble) {
 
 TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
   const std::int64_t rows = 1000, width = 37;
-  const auto x = RandomValues(rows * width, 1), w = RandomValues(width, 2), dy = RandomValues(rows * width, 3);
+  const auto x = RandomValues(rows * width, 1), w = RandomValues(width, 2),
+             dy = RandomValues(rows * width, 3);
   const LayerNorm norm{w.data(), w.data(), width, 1e-5f};
   const int threads = Threads();
   std::vector<std::vector<float>> results;
   for (const int n : {1, 2, 3}) {
     SetThreads(n);
-    std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size()), dw(w.size()), db(w.size());
+    std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size()), dw(w.size()),
+        db(w.size());
     LayerNormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
-    LayerNormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(), dw.data(),
-                      db.data());
+    LayerNormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(),
+                      dw.data(), db.data());
     dw.insert(dw.end(), db.begin(), db.end());
     results.push_back(dw);
   }
@@ -105,11 +110,16 @@ TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
 double Exact(Activation activation, double x) {
   switch (activation) {
     case Activation::kGeluNew:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case Activation::kGelu: return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-    case Activation::kRelu: return std::max(x, 0.0);
-    case Activation::kSilu: return x / (1 + std::exp(-x));
-    case Activation::kTanh: return std::tanh(x);
+      return 0.5 * x *
+             (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::kGelu:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case Activation::kRelu:
+      return std::max(x, 0.0);
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kTanh:
+      return std::tanh(x);
   }
   return 0;
 }
@@ -124,13 +134,15 @@ TEST(Activation, ValueAndDerivativeMatchDouble) {
     EXPECT_EQ(ToText(activation), name);
     std::vector<float> y(x.size()), dx(x.size());
     ActivationForward(activation, static_cast<std::int64_t>(x.size()), x.data(), y.data());
-    ActivationBackward(activation, static_cast<std::int64_t>(x.size()), x.data(), ones.data(), dx.data());
+    ActivationBackward(activation, static_cast<std::int64_t>(x.size()), x.data(), ones.data(),
+                       dx.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double exact = Exact(activation, x[i]);
       EXPECT_NEAR(y[i], exact, 4e-7 * (1 + std::abs(exact))) << name << " at " << x[i];
       if (activation == Activation::kRelu && std::abs(x[i]) < 1e-3) continue;  // a corner
       const double h = 1e-5;
-      const double derivative = (Exact(activation, x[i] + h) - Exact(activation, x[i] - h)) / (2 * h);
+      const double derivative =
+          (Exact(activation, x[i] + h) - Exact(activation, x[i] - h)) / (2 * h);
       EXPECT_NEAR(dx[i], derivative, 2e-6) << name << " at " << x[i];
     }
   }
@@ -152,7 +164,8 @@ TEST(CrossEntropy, LossAndGradientMatchDouble) {
     EXPECT_EQ(loss, loss_only);
     for (std::int64_t r = 0; r < rows; ++r) {
       double sum = 0;
-      for (std::int64_t v = 0; v < V; ++v) sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * V + v)]));
+      for (std::int64_t v = 0; v < V; ++v)
+        sum += std::exp(static_cast<double>(logits[static_cast<std::size_t>(r * V + v)]));
       const std::int32_t target = targets[static_cast<std::size_t>(r)];
       const double exact =
           target < 0 ? 0 : std::log(sum) - logits[static_cast<std::size_t>(r * V + target)];
@@ -160,7 +173,9 @@ TEST(CrossEntropy, LossAndGradientMatchDouble) {
       for (std::int64_t v = 0; v < V; ++v) {
         const auto at = static_cast<std::size_t>(r * V + v);
         const double gradient =
-            target < 0 ? 0 : 0.25 * (std::exp(static_cast<double>(logits[at])) / sum - (v == target ? 1 : 0));
+            target < 0
+                ? 0
+                : 0.25 * (std::exp(static_cast<double>(logits[at])) / sum - (v == target ? 1 : 0));
         EXPECT_NEAR(values[at], gradient, 1e-6);
       }
     }

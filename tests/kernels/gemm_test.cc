@@ -26,7 +26,8 @@ void ExpectProduct(float fast, double exact, double magnitude, std::int64_t k) {
 struct Extents {
   std::int64_t m, n, k;
 };
-constexpr Extents kExtents[] = {{1, 1, 1}, {1, 7, 3}, {5, 1, 9}, {17, 33, 65}, {3, 129, 8}, {64, 50, 127}};
+constexpr Extents kExtents[] = {{1, 1, 1},    {1, 7, 3},   {5, 1, 9},
+                                {17, 33, 65}, {3, 129, 8}, {64, 50, 127}};
 
 TEST(Gemm, MatchesDoubleInAllLayouts) {
   for (const Extents e : kExtents) {
@@ -39,14 +40,17 @@ TEST(Gemm, MatchesDoubleInAllLayouts) {
           const auto b = RandomValues((op_b == Op::kNone ? e.k : e.n) * ldb, 2);
           const auto start = RandomValues(e.m * (e.n + 1), 3);
           auto c = start;
-          Gemm({e.m, e.n, e.k}, {a.data(), lda, op_a}, {b.data(), ldb, op_b}, c.data(), e.n + 1, accumulate);
+          Gemm({e.m, e.n, e.k}, {a.data(), lda, op_a}, {b.data(), ldb, op_b}, c.data(), e.n + 1,
+               accumulate);
           for (std::int64_t i = 0; i < e.m; ++i) {
             for (std::int64_t j = 0; j < e.n; ++j) {
               const auto at = static_cast<std::size_t>(i * (e.n + 1) + j);
               double sum = accumulate ? start[at] : 0.0, magnitude = std::abs(sum);
               for (std::int64_t l = 0; l < e.k; ++l) {
-                const double x = a[static_cast<std::size_t>(op_a == Op::kNone ? i * lda + l : l * lda + i)];
-                const double y = b[static_cast<std::size_t>(op_b == Op::kNone ? l * ldb + j : j * ldb + l)];
+                const double x =
+                    a[static_cast<std::size_t>(op_a == Op::kNone ? i * lda + l : l * lda + i)];
+                const double y =
+                    b[static_cast<std::size_t>(op_b == Op::kNone ? l * ldb + j : j * ldb + l)];
                 sum += x * y;
                 magnitude += std::abs(x * y);
               }
@@ -65,7 +69,8 @@ TEST(Gemm, MatchesDoubleInAllLayouts) {
 
 TEST(MatVec, BothLayoutsMatchDouble) {
   for (const Extents e : kExtents) {
-    const auto x = RandomValues(e.k, 4), w = RandomValues(e.k * e.n, 5), bias = RandomValues(e.n, 6);
+    const auto x = RandomValues(e.k, 4), w = RandomValues(e.k * e.n, 5),
+               bias = RandomValues(e.n, 6);
     std::vector<float> y(static_cast<std::size_t>(e.n)), plain(y.size()), transposed(y.size());
     MatVec(e.k, e.n, x.data(), w.data(), bias.data(), y.data());
     MatVec(e.k, e.n, x.data(), w.data(), nullptr, plain.data());
@@ -92,10 +97,12 @@ TEST(MatVec, BothLayoutsMatchDouble) {
 TEST(Linear, BackwardIsTheTransposeOfForward) {
   // <dy, x W> = <dy W^T, x> and d/dW <dy, x W> = x^T dy, checked entry by entry.
   const std::int64_t R = 9, in = 13, out = 21;
-  const auto x = RandomValues(R * in, 1), w = RandomValues(in * out, 2), bias = RandomValues(out, 3);
+  const auto x = RandomValues(R * in, 1), w = RandomValues(in * out, 2),
+             bias = RandomValues(out, 3);
   const auto dy = RandomValues(R * out, 4);
   const Linear layer{w.data(), bias.data(), in, out};
-  std::vector<float> dx(static_cast<std::size_t>(R * in)), dw(w.size(), 1.0f), db(bias.size(), 2.0f);
+  std::vector<float> dx(static_cast<std::size_t>(R * in)), dw(w.size(), 1.0f),
+      db(bias.size(), 2.0f);
   LinearBackwardInput(layer, R, dy.data(), dx.data());
   LinearBackwardWeight(layer, R, x.data(), dy.data(), nullptr, dw.data(), db.data());
   for (std::int64_t r = 0; r < R; ++r) {

@@ -1,4 +1,5 @@
-// Whole models with gated attention against the official sparse attention inside Hugging Face's GPT-2.
+// Whole models with gated attention against the official sparse attention inside Hugging Face's
+// GPT-2.
 #include <gtest/gtest.h>
 
 #include "support/golden_models.h"
@@ -23,7 +24,8 @@ std::vector<GatedCase> GatedCases() {
   for (const Json& json : golden["cases"]) {
     GatedCase c;
     c.json = json;
-    c.model = LoadModel(GoldenModel(std::filesystem::path(json["model"].get<std::string>()).filename()));
+    c.model =
+        LoadModel(GoldenModel(std::filesystem::path(json["model"].get<std::string>()).filename()));
     c.model.config.attention = AttentionKind::kGated;
     c.model.config.gate_bias = json["gate_bias"].get<float>();
     c.ids = Flatten(json["input_ids"]);
@@ -37,7 +39,8 @@ std::vector<GatedCase> GatedCases() {
   }
   // Pointers into the case: set once it has its final place.
   for (GatedCase& c : cases) {
-    if (c.options.gates.mode == GateMode::kSampled) c.options.gates.uniform = c.golden.at("u").values.data();
+    if (c.options.gates.mode == GateMode::kSampled)
+      c.options.gates.uniform = c.golden.at("u").values.data();
   }
   return cases;
 }
@@ -50,7 +53,8 @@ void Compare(const GatedCase& c, const std::map<std::string, GoldenTensor>& run,
     if (name.starts_with("grad.")) {
       std::string ours = name.substr(5);
       if (ours.starts_with("transformer.")) ours = ours.substr(12);
-      EXPECT_LE(MaxRelativeDifference(run.at("grad." + ours).values, expected.values), 5e-5) << name;
+      EXPECT_LE(MaxRelativeDifference(run.at("grad." + ours).values, expected.values), 5e-5)
+          << name;
       ++gradients;
     }
     if (!with_taps) continue;
@@ -60,7 +64,8 @@ void Compare(const GatedCase& c, const std::map<std::string, GoldenTensor>& run,
     }
     const bool sampled = c.options.gates.mode == GateMode::kSampled;
     if (name.starts_with(sampled ? "edges." : "adj.")) {
-      const std::string tap = "blocks." + name.substr(name.find('.') + 1) + ".attn.hook_sparse_mask";
+      const std::string tap =
+          "blocks." + name.substr(name.find('.') + 1) + ".attn.hook_sparse_mask";
       EXPECT_EQ(run.at(tap).values, expected.values) << name;
     }
   }

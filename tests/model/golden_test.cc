@@ -42,14 +42,16 @@ std::string TapOf(const std::string& golden, std::int64_t layers) {
   if (golden.starts_with("attn.")) return fmt::format("blocks.{}.attn.hook_pattern", number(5));
   if (golden.starts_with("hidden.")) {
     const std::int64_t layer = number(7);
-    return layer == layers ? "ln_final.hook_normalized" : fmt::format("blocks.{}.hook_resid_pre", layer);
+    return layer == layers ? "ln_final.hook_normalized"
+                           : fmt::format("blocks.{}.hook_resid_pre", layer);
   }
   if (golden.starts_with("int.h.")) {
     const std::int64_t layer = number(6);
     const std::string part = golden.substr(golden.find('.', 6) + 1);
     const std::map<std::string, std::string> names = {
-        {"ln_1", "ln1.hook_normalized"}, {"attn", "hook_attn_out"}, {"ln_2", "ln2.hook_normalized"},
-        {"mlp.c_fc", "mlp.hook_pre"},    {"mlp.act", "mlp.hook_post"}, {"mlp", "hook_mlp_out"}};
+        {"ln_1", "ln1.hook_normalized"}, {"attn", "hook_attn_out"},
+        {"ln_2", "ln2.hook_normalized"}, {"mlp.c_fc", "mlp.hook_pre"},
+        {"mlp.act", "mlp.hook_post"},    {"mlp", "hook_mlp_out"}};
     const auto it = names.find(part);
     return it == names.end() ? "" : fmt::format("blocks.{}.{}", layer, it->second);
   }

@@ -62,13 +62,8 @@ struct StoredTensor {
 using StoredModel = std::vector<StoredTensor>;
 
 Gpt2Config TinyConfig() {
-  Gpt2Config config;
-  config.layers = 1;
-  config.heads = 1;
-  config.width = 2;
-  config.inner = 3;
-  config.vocabulary = 5;
-  config.positions = 4;
+  Gpt2Config config{
+      .layers = 1, .heads = 1, .width = 2, .vocabulary = 5, .positions = 4, .inner = 3};
   return config;
 }
 
@@ -385,13 +380,8 @@ TEST(RandomModel, IsAFunctionOfTheSeedAlone) {
 }
 
 TEST(RandomModel, HasTheMomentsOfHuggingFace) {
-  Gpt2Config config;
-  config.layers = 3;
-  config.heads = 2;
-  config.width = 64;
-  config.inner = 256;
-  config.vocabulary = 500;
-  config.positions = 128;
+  Gpt2Config config{
+      .layers = 3, .heads = 2, .width = 64, .vocabulary = 500, .positions = 128, .inner = 256};
   Gpt2 model = RandomModel(config, 63);
   std::vector<float> all_normal;
   VisitParameters(config, model.weights, [&](const ParameterSpec& spec, const float*& data) {

@@ -19,7 +19,8 @@ inline std::filesystem::path GoldenModel(const std::string& name) {
   return GoldenFolder() / "models" / name;
 }
 inline std::vector<std::string> GoldenModelNames() {
-  return ReadJsonFile(GoldenFolder() / "models/index.json")["models"].get<std::vector<std::string>>();
+  return ReadJsonFile(GoldenFolder() / "models/index.json")["models"]
+      .get<std::vector<std::string>>();
 }
 
 struct GoldenCase {
@@ -57,8 +58,10 @@ inline std::vector<GoldenCase> GoldenCases(const std::filesystem::path& folder) 
 }
 
 // What `clearhead capture` would write, read back.
-inline std::map<std::string, GoldenTensor> RunCapture(const Gpt2& model, const std::vector<std::int32_t>& ids,
-                                                      std::int64_t batch, const CaptureOptions& options) {
+inline std::map<std::string, GoldenTensor> RunCapture(const Gpt2& model,
+                                                      const std::vector<std::int32_t>& ids,
+                                                      std::int64_t batch,
+                                                      const CaptureOptions& options) {
   const TemporaryFolder folder;
   Capture(model, ids, batch, options, folder / "run.safetensors");
   return ReadGolden(folder / "run.safetensors");

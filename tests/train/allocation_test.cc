@@ -1,7 +1,7 @@
-// A training step takes no memory: every allocation of the process is counted while one runs, but those
-// that OpenBLAS makes inside itself (a list of jobs for each product that it spreads over threads).
+// A training step takes no memory: every allocation of the process is counted while one runs, but
+// those that OpenBLAS makes inside itself (a list of jobs for each product that it spreads over
+// threads).
 #include <gtest/gtest.h>
-
 #include <link.h>
 
 #include <atomic>
@@ -101,15 +101,12 @@ long AllocationsInStep(const Gpt2Config& config, const StepShape& shape) {
 
 TEST(TrainStep, AllocatesNothing) {
   if (!CLEARHEAD_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the address sanitizer owns malloc";
-  Gpt2Config config;
-  config.layers = 2;
-  config.heads = 4;
-  config.width = 64;
-  config.inner = 256;
-  config.vocabulary = 300;
-  config.positions = 96;
+  Gpt2Config config{
+      .layers = 2, .heads = 4, .width = 64, .vocabulary = 300, .positions = 96, .inner = 256};
   EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}), 0);
-  EXPECT_EQ(AllocationsInStep(config, {.batch = 2, .context = 96, .accumulation = 2, .recompute = true}), 0);
+  EXPECT_EQ(
+      AllocationsInStep(config, {.batch = 2, .context = 96, .accumulation = 2, .recompute = true}),
+      0);
   config.attention = AttentionKind::kGated;
   EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}), 0);
 }

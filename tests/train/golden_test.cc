@@ -33,8 +33,8 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
     const std::int64_t length = static_cast<std::int64_t>(ids.size()) / batch;
     Activations activations(start.config, batch, length, Keep::kAll, 8);
     const Pass pass{.model = optimizer.model(), .batch = batch, .length = length};
-    const double loss = ForwardBackward(pass, ids.data(), NextTokens(ids, length).data(), 1.0f, activations,
-                                        &optimizer.gradients(), nullptr);
+    const double loss = ForwardBackward(pass, ids.data(), NextTokens(ids, length).data(), 1.0f,
+                                        activations, &optimizer.gradients(), nullptr);
     EXPECT_NEAR(loss, step["loss_before_step"].get<double>(), 2e-5);
     const double norm = optimizer.GradientNorm();
     const double expected_norm = step["grad_norm"].get<double>();
@@ -50,7 +50,8 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
     ASSERT_NE(it, expected.end()) << spec.name;
     std::vector<float> ours(values, values + spec.shape.size());
     std::vector<float> theirs = it->second.values;
-    if (spec.name.ends_with("c_attn.bias")) {  // the key third: true gradient 0, AdamW amplifies rounding
+    if (spec.name.ends_with(
+            "c_attn.bias")) {  // the key third: true gradient 0, AdamW amplifies rounding
       const auto third = static_cast<std::ptrdiff_t>(start.config.width);
       ours.erase(ours.begin() + third, ours.begin() + 2 * third);
       theirs.erase(theirs.begin() + third, theirs.begin() + 2 * third);

@@ -23,21 +23,18 @@ namespace {
 namespace fs = std::filesystem;
 
 Gpt2Config TinyConfig() {
-  Gpt2Config config;
-  config.layers = 2;
-  config.heads = 2;
-  config.width = 16;
-  config.inner = 64;
-  config.vocabulary = 31;
-  config.positions = 12;
+  Gpt2Config config{
+      .layers = 2, .heads = 2, .width = 16, .vocabulary = 31, .positions = 12, .inner = 64};
   return config;
 }
 
-std::vector<std::int32_t> RandomTokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t seed) {
+std::vector<std::int32_t> RandomTokens(std::int64_t count, std::int32_t vocabulary,
+                                       std::uint64_t seed) {
   RandomStream random(seed);
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < count; ++i) {
-    tokens.push_back(static_cast<std::int32_t>(random.Below(static_cast<std::uint64_t>(vocabulary))));
+    tokens.push_back(
+        static_cast<std::int32_t>(random.Below(static_cast<std::uint64_t>(vocabulary))));
   }
   return tokens;
 }
@@ -115,8 +112,8 @@ TEST(Gradients, RecomputationGivesTheSameBits) {
     Activations activations(model.config, 3, 12, keep, 10);
     std::vector<float> values(static_cast<std::size_t>(model.config.ParameterCount()), 0.0f);
     Gpt2Tensors<float> gradients = BindContiguous<float>(model.config, values.data());
-    ForwardBackward({.model = model, .batch = 3, .length = 12}, ids.data(), targets.data(), 1.0f, activations,
-                    &gradients, nullptr);
+    ForwardBackward({.model = model, .batch = 3, .length = 12}, ids.data(), targets.data(), 1.0f,
+                    activations, &gradients, nullptr);
     results.push_back(values);
   }
   EXPECT_EQ(results[0], results[1]);
@@ -168,7 +165,8 @@ TEST(Train, ResumeContinuesBitForBit) {
     EXPECT_EQ(rest.loss, whole.loss);
     EXPECT_EQ(rest.valid_loss, whole.valid_loss);
     EXPECT_EQ(ModelBytes(out), ModelBytes(folder / "whole"));
-    const auto lines = ReadMetrics(out / "metrics.jsonl"), expected = ReadMetrics(folder / "whole/metrics.jsonl");
+    const auto lines = ReadMetrics(out / "metrics.jsonl"),
+               expected = ReadMetrics(folder / "whole/metrics.jsonl");
     ASSERT_EQ(lines.size(), expected.size());
     for (std::size_t i = 0; i < lines.size(); ++i) {
       EXPECT_EQ(lines[i]["step"], i);
@@ -239,7 +237,8 @@ TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
   options.checkpoint_every = 1;
   options.optimizer.clip_norm = 0.0f;
   options.schedule.peak = 1e30;  // the second step overflows
-  const std::string message = MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); });
+  const std::string message =
+      MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); });
   EXPECT_THAT(message, ::testing::HasSubstr("training stopped at step 1"));
   EXPECT_TRUE(FindCheckpoint(folder / "checkpoint").has_value());
   EXPECT_FALSE(fs::exists(folder / "model.safetensors"));
@@ -275,23 +274,21 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
   other.layers = 1;
   WriteFile(*file, bytes);
   Optimizer small(RandomModel(other, 1), {});
-  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }), ::testing::HasSubstr("another model"));
+  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }),
+              ::testing::HasSubstr("another model"));
 }
 
-// Two-digit addition at a small scale: sums up to 18 of single digits, learned to all but perfection.
+// Two-digit addition at a small scale: sums up to 18 of single digits, learned to all but
+// perfection.
 TEST(Train, LearnsAddition) {
   // Tokens 0..9 digits, 10 '+', 11 '=', 12 newline: "a+b=cd\n".
-  Gpt2Config config;
-  config.layers = 2;
-  config.heads = 4;
-  config.width = 64;
-  config.inner = 256;
-  config.vocabulary = 13;
-  config.positions = 28;
+  Gpt2Config config{
+      .layers = 2, .heads = 4, .width = 64, .vocabulary = 13, .positions = 28, .inner = 256};
   std::vector<std::int32_t> tokens;
   RandomStream random(3);
   for (int i = 0; i < 6000; ++i) {
-    const auto a = static_cast<std::int32_t>(random.Below(10)), b = static_cast<std::int32_t>(random.Below(10));
+    const auto a = static_cast<std::int32_t>(random.Below(10)),
+               b = static_cast<std::int32_t>(random.Below(10));
     for (const std::int32_t t : {a, 10, b, 11, (a + b) / 10, (a + b) % 10, 12}) tokens.push_back(t);
   }
   TrainOptions options;

@@ -1,0 +1,238 @@
+// clearhead sparsify MODEL: the same model with a fraction of its attention edges, at the same
+// loss.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/interrupt.h"
+#include "cli/numbers.h"
+#include "cli/precision.h"
+#include "cli/run_length.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/progress.h"
+#include "figures/line_chart.h"
+#include "figures/running_mean.h"
+#include "text/token_stream.h"
+#include "train/metrics_log.h"
+#include "train/sparsify.h"
+
+namespace clearhead::cli {
+namespace {
+namespace fs = std::filesystem;
+
+struct Options {
+  CommonOptions common;
+  std::string model, valid, out, precision = "auto";
+  std::vector<std::string> texts;
+  RunLength length;
+  SparsifyOptions sparsify;
+  bool lines = false;
+};
+
+struct Texts {
+  std::vector<std::int32_t> train, valid;
+};
+
+// Without --valid the last tenth of the text is held out.
+Texts ReadTexts(const Options& o, const Tokenizer& tokenizer) {
+  Texts texts;
+  texts.train = EncodeFiles(tokenizer, std::vector<fs::path>(o.texts.begin(), o.texts.end()));
+  if (!o.valid.empty()) {
+    texts.valid = EncodeFile(tokenizer, o.valid);
+  } else {
+    const std::size_t kept = texts.train.size() - texts.train.size() / 10;
+    texts.valid.assign(texts.train.begin() + static_cast<std::ptrdiff_t>(kept), texts.train.end());
+    texts.train.resize(kept);
+  }
+  return texts;
+}
+
+void Draw(const fs::path& out, double target) {
+  Series raw{.faint = true}, edges{.name = "open gates %", .axis = ChartAxis::kRight};
+  Series valid{.name = "validation loss, hard gates", .points_only = true};
+  for (const Json& line : ReadMetrics(out / "metrics.jsonl")) {
+    const double step = line["step"].get<double>() + 1;
+    raw.x.push_back(step);
+    raw.y.push_back(line["loss"].get<double>());
+    edges.x.push_back(step);
+    edges.y.push_back(100.0 * line["sampled_edge_fraction"].get<double>());
+    if (line.contains("valid")) {
+      valid.x.push_back(step);
+      valid.y.push_back(line["valid"]["loss"].get<double>());
+    }
+  }
+  const double window = std::max(1.0, static_cast<double>(raw.x.size()) / 100.0);
+  LineChart chart;
+  chart.x_label = "step";
+  chart.left_label = "cross-entropy (nats per token)";
+  chart.right_label = "open gates (%)";
+  chart.log_right = true;
+  chart.reference_lines = {{target, "dense + tolerance"}};
+  chart.series = {
+      raw,
+      {.name = "training loss, sampled gates", .x = raw.x, .y = RunningMean(raw.y, window)},
+      valid,
+      edges};
+  DrawLineChart(chart, out / "sparsify.svg");
+}
+
+Json QualityJson(const SparseQuality& q) {
+  return {
+      {"loss", q.loss}, {"edge_fraction", q.edge_fraction}, {"edges_per_query", q.edges_per_query}};
+}
+
+void Run(const Options& given) {
+  Options o = given;
+  const fs::path path = FindModel(o.model);
+  const Gpt2 dense = LoadModel(path);
+  if (dense.config.attention != AttentionKind::kSoftmax) {
+    Fail("'{}' is gated already; sparsify starts from a dense model", path.string());
+  }
+  SparsifyOptions& s = o.sparsify;
+  if (s.shape.context == 0) s.shape.context = std::min<std::int64_t>(dense.config.positions, 256);
+  if (s.shape.context > dense.config.positions) {
+    Fail("--context {}: the model has {} positions", s.shape.context, dense.config.positions);
+  }
+  s.steps = o.length.Steps(s.shape);
+  if (s.steps < 1) FailUsage("--steps must be at least 1");
+  s.warmup = std::min(s.warmup, s.steps / 10);
+  s.seed = o.common.seed;
+  s.shape.bf16 = UseBf16(o.precision);
+  if (!s.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
+    Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
+  }
+  const Tokenizer tokenizer = Tokenizer::Load(path);
+  if (tokenizer.vocabulary_size() > dense.config.vocabulary) {
+    Fail("'{}': its tokenizer has {} tokens, the model only {}", path.string(),
+         tokenizer.vocabulary_size(), dense.config.vocabulary);
+  }
+  const Texts texts = ReadTexts(o, tokenizer);
+  CheckLongEnough(texts.train, s.shape.context);
+  CheckLongEnough(texts.valid, s.shape.context);
+  if (o.lines) s.starts = LineStarts(tokenizer, texts.train);
+  MakeDirectory(o.out);
+
+  InterruptGuard interrupt;
+  std::optional<Progress> bar;
+  SparsifyCallbacks callbacks;
+  callbacks.should_stop = [&] { return interrupt.requested(); };
+  const std::int64_t per_step = s.shape.batch * s.shape.accumulation * s.shape.context;
+  double target = 0.0;
+  callbacks.on_step = [&](const SparsifyProgress& p) {
+    target = p.target;
+    if (!bar) bar.emplace("sparsify", p.steps * per_step, "tok");
+    bar->Update(
+        p.step * per_step,
+        fmt::format("step {}/{} loss {:.3f} (dense {:.3f}) edges {:.2f} % beta {:.3g}{}", p.step,
+                    p.steps, p.result.loss, p.result.dense_loss, 100.0 * p.result.open_share,
+                    p.beta,
+                    p.quality ? fmt::format(" valid {:.4f}/{:.4f} {:.2f} keys", p.quality->loss,
+                                            p.target, p.quality->edges_per_query)
+                              : std::string()));
+  };
+  const SparsifyResult r = Sparsify(dense, texts.train, texts.valid, s, o.out, callbacks);
+  bar.reset();
+  if (!r.finished) {
+    throw Interrupted(
+        fmt::format("interrupted at step {}; go on with the same command and --resume", r.step));
+  }
+  Draw(o.out, target);
+  if (!r.best) {
+    Fail(
+        "no model within {} nats of the dense validation loss {:.4f} was found: the last had loss "
+        "{:.4f} at {:.2f} % open "
+        "gates; train longer, lower --lr, or raise --tolerance (metrics.jsonl and sparsify.svg are "
+        "in '{}')",
+        s.tolerance, r.dense_loss, r.last.loss, 100.0 * r.last.edge_fraction, o.out);
+  }
+  tokenizer.Save(o.out);
+  const Json json = {{"out", o.out},
+                     {"dense_loss", r.dense_loss},
+                     {"tolerance", s.tolerance},
+                     {"best", QualityJson(*r.best)},
+                     {"last", QualityJson(r.last)},
+                     {"context", s.shape.context},
+                     {"steps", r.step},
+                     {"seconds", r.seconds},
+                     {"tokens_per_second", r.tokens_per_second}};
+  if (o.common.json) return PrintJson(json);
+  Print(
+      fmt::format("{}: loss {:.4f} (dense {:.4f}) at {:.2f} % open gates, {:.2f} keys per query "
+                  "and head; {} steps in {} "
+                  "({:.0f} tokens/s)\n",
+                  o.out, r.best->loss, r.dense_loss, 100.0 * r.best->edge_fraction,
+                  r.best->edges_per_query, r.step, FormatDuration(r.seconds), r.tokens_per_second));
+}
+
+}  // namespace
+
+void AddSparsify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  Options& o = *options;
+  SparsifyOptions& s = o.sparsify;
+  s.shape = {.batch = 16, .context = 0};
+  CLI::App* command =
+      AddCommand(app, "sparsify", "Close as many attention gates as the model's loss allows",
+                 "clearhead sparsify my-model --text book.txt --tokens 10M --out my-model-sparse",
+                 options, Run);
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  command->add_option("MODEL", o.model, "Folder or name of a dense model")->required();
+  command->add_option("--text", o.texts, "Text files to train on")->required();
+  command->add_option("--valid", o.valid,
+                      "Text file for the constraint (default: the last tenth of the text)");
+  command->add_option("--out", o.out, "Folder for the sparse model, its metrics and checkpoints")
+      ->required();
+  o.length.Add(command);
+  command
+      ->add_option("--tolerance", s.tolerance,
+                   "Nats above the dense validation loss (default: 0.01)")
+      ->check(NonNegativeNumber());
+  command
+      ->add_option("--context", s.shape.context,
+                   "Tokens per sequence (default: the model's positions, at most 256)")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--batch", s.shape.batch, "Sequences per pass (default: 16)")
+      ->check(positive);
+  command
+      ->add_option("--accumulate", s.shape.accumulation, "Passes per optimiser step (default: 1)")
+      ->check(positive);
+  command->add_option("--lr", s.lr, "Peak learning rate (default: 0.001)")->check(PositiveNumber());
+  command->add_option("--warmup", s.warmup, "Steps of linear warm-up (default: 30)")
+      ->check(NonNegativeNumber());
+  command->add_option("--gate-bias", s.gate_bias,
+                      "Constant added to every gate's logit (default: 2)");
+  command
+      ->add_option("--slack", s.slack,
+                   "Nats of slack at the peak rate, falling with it (default: 0.06)")
+      ->check(NonNegativeNumber());
+  command->add_option("--push", s.push, "More slack at the start, gone at half time (default: 0.2)")
+      ->check(NonNegativeNumber());
+  command
+      ->add_option("--lambda-init", s.multiplier.initial,
+                   "Penalty weight at the start (default: 0.1)")
+      ->check(PositiveNumber());
+  command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.05)")
+      ->check(PositiveNumber());
+  command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")
+      ->check(CLI::Range(0.0, 0.9999));
+  command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")
+      ->check(NonNegativeNumber());
+  command
+      ->add_option("--eval-every", s.eval_every,
+                   "Steps between validations (default: twenty in the run)")
+      ->check(positive);
+  command
+      ->add_option("--checkpoint-every", s.checkpoint_every,
+                   "Steps between checkpoints (default: every five minutes)")
+      ->check(positive);
+  command->add_flag("--resume", s.resume, "Go on from the last checkpoint in --out");
+  command->add_flag("--recompute", s.shape.recompute,
+                    "Keep less for backward and compute it again: less memory");
+  command->add_flag("--lines", o.lines, "Start every sequence at the beginning of a line");
+  AddPrecision(command, &o.precision);
+}
+
+}  // namespace clearhead::cli

@@ -1,0 +1,51 @@
+// The weight of the edge penalty under the loss constraint (GECO: Rezende and Viola, arXiv
+// 1810.00597).
+//
+//   minimise P  subject to  CE_sparse <= CE_dense + slack
+//   step on (CE + w KL + beta P) / (1 + beta),  beta = 1 / lambda of the usual form
+//   v = clamp((CE_sparse - CE_dense - slack) / scale, -1, 1)     both on the same batch: its noise
+//   cancels m = ema m + (1 - ema) v beta <- clamp(beta exp(-rate m), beta_min, beta_max) loss too
+//   high: press less; room: press more
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace clearhead {
+
+struct MultiplierOptions {
+  double initial = 0.1;
+  double minimum = 0.02;
+  double maximum = 100.0;
+  double rate = 0.05;
+  double ema = 0.9;
+  double scale = 0.02;  // nats of violation that count as full
+};
+
+class Multiplier {
+ public:
+  explicit Multiplier(const MultiplierOptions& options)
+      : options_(options), beta_(options.initial) {}
+
+  // `violation` = CE_sparse - CE_dense - slack, in nats.
+  void Update(double violation) {
+    const double v = std::clamp(violation / options_.scale, -1.0, 1.0);
+    average_ = options_.ema * average_ + (1.0 - options_.ema) * v;
+    beta_ =
+        std::clamp(beta_ * std::exp(-options_.rate * average_), options_.minimum, options_.maximum);
+  }
+
+  double beta() const { return beta_; }
+  double average() const { return average_; }
+  void Restore(double beta, double average) {
+    beta_ = beta;
+    average_ = average;
+  }
+
+ private:
+  MultiplierOptions options_;
+  double beta_;
+  double average_ = 0.0;
+};
+
+}  // namespace clearhead

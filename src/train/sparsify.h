@@ -1,0 +1,79 @@
+// Sparse post-training: fewest open gates at the dense model's own loss.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "train/multiplier.h"
+#include "train/sparsify_step.h"
+#include "train/train.h"
+
+namespace clearhead {
+
+struct SparsifyOptions {
+  StepShape shape;
+  std::int64_t steps = 2000;
+  double lr = 1e-3;             // peak
+  std::int64_t warmup = 30;     // steps
+  double decay_fraction = 0.4;  // the last part of the run, over which the rate falls to 0
+  float gate_bias = 2.0f;       // constant; positive: gates start mostly open
+  double tolerance = 0.01;      // nats above the dense validation loss that are accepted
+  // At a useful rate the noise of training alone costs more than the tolerance, so the constraint
+  // is looser while the rate is high and closes as it decays:
+  //   slack_t = slack lr_t / lr + push max(0, 1 - 2 t / steps)
+  double slack = 0.06;
+  double push = 0.2;
+  float distill = 1.0f;
+  MultiplierOptions multiplier;
+  OptimizerOptions optimizer{.beta2 = 0.98f, .weight_decay = 0.0f};
+  std::uint64_t seed = 0;
+  std::vector<std::int64_t> starts = {};
+  std::int64_t eval_every = 0;         // steps; 0: twenty times in the run
+  std::int64_t eval_tokens = 1 << 16;  // validation predictions at most
+  std::int64_t checkpoint_every = 0;   // steps; 0: every checkpoint_seconds
+  double checkpoint_seconds = 300.0;
+  bool resume = false;
+};
+
+// A gated model on the validation text with hard gates.
+struct SparseQuality {
+  double loss = 0.0;
+  double edge_fraction = 0.0;    // open gates / causal pairs at the run's context
+  double edges_per_query = 0.0;  // mean open keys per query and head
+};
+
+struct SparsifyProgress {
+  std::int64_t step, steps;
+  SparsifyStepResult result;
+  double beta, slack, lr, tokens_per_second;
+  double target;                         // dense validation loss + tolerance
+  std::optional<SparseQuality> quality;  // last known
+  std::optional<SparseQuality> best;     // feasible, fewest edges
+};
+
+struct SparsifyCallbacks {
+  std::function<void(const SparsifyProgress&)> on_step = {};
+  std::function<bool()> should_stop = {};
+};
+
+struct SparsifyResult {
+  bool finished = false;
+  std::int64_t step = 0;
+  double dense_loss = 0.0;            // validation
+  SparseQuality last;                 // at the end of training
+  std::optional<SparseQuality> best;  // what was saved; none: the tolerance was never met
+  double seconds = 0.0;
+  double tokens_per_second = 0.0;
+};
+
+// Trains a gated copy of `dense` and leaves the best feasible model in `out` (config.json,
+// model.safetensors). metrics.jsonl, checkpoints, resume, NaN stop and interruption are those of
+// Train.
+SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
+                        std::span<const std::int32_t> valid, const SparsifyOptions& options,
+                        const std::filesystem::path& out, const SparsifyCallbacks& callbacks);
+
+}  // namespace clearhead

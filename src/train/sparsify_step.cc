@@ -1,0 +1,100 @@
+#include "train/sparsify_step.h"
+
+#include "kernels/loss.h"
+#include "model/head.h"
+#include "model/run.h"
+
+namespace clearhead {
+namespace {
+
+Keep KeepOf(const StepShape& shape) { return shape.recompute ? Keep::kInputs : Keep::kAll; }
+
+double Mean(const float* values, std::int64_t count) {
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < count; ++i) sum += values[i];
+  return sum / static_cast<double>(count);
+}
+
+}  // namespace
+
+SparsifyStep::SparsifyStep(const Gpt2Config& config, const SparsifyStepOptions& options)
+    : options_(options),
+      student_(config, options.shape.batch, options.shape.context, KeepOf(options.shape),
+               LogitRows(options.shape.batch * options.shape.context)),
+      teacher_(config, options.shape.batch, options.shape.context, Keep::kNothing,
+               LogitRows(options.shape.batch * options.shape.context)),
+      teacher_losses_(options.shape.batch * options.shape.context),
+      divergences_(teacher_losses_.size()),
+      inputs_(static_cast<std::size_t>(teacher_losses_.size())),
+      targets_(inputs_.size()) {
+  if (options.shape.bf16) packed_student_ = std::make_unique<PackedWeights>();
+}
+
+SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Gpt2& dense,
+                                           Batches& batches, std::int64_t step, double beta) {
+  const StepShape& shape = options_.shape;
+  const std::int64_t rows = shape.batch * shape.context, C = dense.config.width;
+  const std::int64_t V = dense.config.vocabulary;
+  if (packed_student_) {
+    packed_student_->Pack(optimizer.model());
+    if (!packed_teacher_) {
+      packed_teacher_ = std::make_unique<PackedWeights>();
+      packed_teacher_->Pack(dense);
+    }
+  }
+  const double share = 1.0 / static_cast<double>(shape.accumulation);
+  const double weight = share / (1.0 + beta);
+  const Pass teacher{.model = dense,
+                     .batch = shape.batch,
+                     .length = shape.context,
+                     .packed = packed_teacher_.get()};
+  SparsifyStepResult result;
+  double open = 0.0, probability = 0.0;
+  for (std::int64_t part = 0; part < shape.accumulation; ++part) {
+    const std::int64_t first = (step * shape.accumulation + part) * shape.batch;
+    batches.Fill(first, shape.batch, inputs_.data(), targets_.data());
+    GateRun gates{.mode = GateMode::kSampled};
+    gates.noise = {.seed = options_.seed,
+                   .step = static_cast<std::uint64_t>(step),
+                   .first_sample = static_cast<std::uint64_t>(first)};
+    gates.penalty_weight = static_cast<float>(weight * beta);
+    const Pass student{.model = optimizer.model(),
+                       .batch = shape.batch,
+                       .length = shape.context,
+                       .gates = gates,
+                       .packed = packed_student_.get()};
+
+    ForwardToFinalNorm(teacher, inputs_.data(), teacher_);
+    ForwardToFinalNorm(student, inputs_.data(), student_);
+    for (std::int64_t at = 0; at < rows; at += student_.logit_rows) {
+      const std::int64_t n = std::min(student_.logit_rows, rows - at);
+      LogitsForward(teacher, n, teacher_.ln_f + at * C, teacher_.logits);
+      LogitsForward(student, n, student_.ln_f + at * C, student_.logits);
+      DistilledCrossEntropy(
+          {.rows = n,
+           .vocabulary = V,
+           .targets = targets_.data() + at,
+           .teacher_logits = teacher_.logits,
+           .distill = options_.distill,
+           .gradient_scale = static_cast<float>(weight / static_cast<double>(rows))},
+          student_.logits,
+          {student_.losses + at, teacher_losses_.data() + at, divergences_.data() + at});
+      LogitsBackward(student, n, at, student_, optimizer.gradients().lm_head, &scratch_);
+    }
+    BackwardFromFinalNorm(student, inputs_.data(), student_, &optimizer.gradients(), &scratch_);
+
+    result.loss += share * Mean(student_.losses, rows);
+    result.dense_loss += share * Mean(teacher_losses_.data(), rows);
+    result.divergence += share * Mean(divergences_.data(), rows);
+    for (const std::int64_t edges : student_.open_edges) open += static_cast<double>(edges);
+    for (const double sum : student_.gate_probability_sum) probability += sum;
+  }
+  const double pairs = static_cast<double>(student_.open_edges.size() * shape.accumulation) * 0.5 *
+                       static_cast<double>(shape.context) * static_cast<double>(shape.context + 1);
+  result.open_share = open / pairs;
+  result.penalty = probability / pairs;
+  result.gradient_norm = optimizer.GradientNorm();
+  return result;
+}
+
+}  // namespace clearhead

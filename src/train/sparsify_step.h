@@ -1,0 +1,51 @@
+// One step of sparse post-training: the gated student against its own dense self, frozen, on one
+// batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/activations.h"
+#include "model/packed_weights.h"
+#include "train/batches.h"
+#include "train/optimizer.h"
+#include "train/step.h"
+
+namespace clearhead {
+
+struct SparsifyStepOptions {
+  StepShape shape;
+  float distill = 1.0f;    // weight of KL(dense || sparse)
+  std::uint64_t seed = 0;  // of the gate noise
+};
+
+struct SparsifyStepResult {
+  double loss = 0.0;        // cross-entropy with sampled gates
+  double dense_loss = 0.0;  // the teacher's, on the same batch
+  double divergence = 0.0;  // KL(dense || sparse)
+  double penalty = 0.0;     // mean gate probability over layers, heads and causal pairs
+  double open_share = 0.0;  // of the sampled gates
+  double gradient_norm = 0.0;
+};
+
+class SparsifyStep {
+ public:
+  // `config` is the student's: gated.
+  SparsifyStep(const Gpt2Config& config, const SparsifyStepOptions& options);
+
+  // Gradients of (CE + distill KL + beta P) / (1 + beta) into the optimiser, which holds the
+  // student. `step` is a coordinate of the noise. Allocates nothing.
+  SparsifyStepResult Gradients(Optimizer& optimizer, const Gpt2& dense, Batches& batches,
+                               std::int64_t step, double beta);
+
+ private:
+  SparsifyStepOptions options_;
+  Activations student_, teacher_;
+  Buffer<float> teacher_losses_, divergences_;
+  std::vector<std::int32_t> inputs_, targets_;
+  std::unique_ptr<PackedWeights> packed_student_, packed_teacher_;
+  PackedBf16 scratch_;
+};
+
+}  // namespace clearhead

@@ -1,0 +1,224 @@
+// Sparse post-training: the multiplier, the distilled loss, the step's gradients, the loop.
+#include "train/sparsify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/file.h"
+#include "core/random.h"
+#include "kernels/loss.h"
+#include "model/evaluate.h"
+#include "model/generate.h"
+#include "support/golden.h"
+#include "support/temporary_folder.h"
+#include "train/metrics_log.h"
+
+namespace clearhead {
+namespace {
+namespace fs = std::filesystem;
+
+TEST(Multiplier, PressesWhereThereIsRoomAndYieldsWhereThereIsNot) {
+  const MultiplierOptions options{
+      .initial = 1.0, .minimum = 0.5, .maximum = 2.0, .rate = 0.1, .ema = 0.5, .scale = 0.1};
+  Multiplier m(options);
+  m.Update(-0.05);  // v = -0.5, average -0.25
+  EXPECT_NEAR(m.average(), -0.25, 1e-12);
+  EXPECT_NEAR(m.beta(), std::exp(0.025), 1e-12);
+  for (int i = 0; i < 100; ++i) m.Update(-10.0);  // clamped to -1
+  EXPECT_EQ(m.beta(), 2.0);
+  for (int i = 0; i < 200; ++i) m.Update(10.0);
+  EXPECT_EQ(m.beta(), 0.5);
+}
+
+TEST(DistilledCrossEntropy, MatchesDouble) {
+  for (const std::int64_t V : {2, 7, 33, 5003}) {
+    const std::int64_t rows = 3;
+    RandomStream random(static_cast<std::uint64_t>(V));
+    std::vector<float> student(static_cast<std::size_t>(rows * V)), teacher(student.size());
+    for (float& x : student) x = static_cast<float>(3 * random.Normal());
+    for (float& x : teacher) x = static_cast<float>(3 * random.Normal());
+    const std::vector<std::int32_t> targets = {0, static_cast<std::int32_t>(V - 1),
+                                               static_cast<std::int32_t>(V / 2)};
+    auto gradient = student;
+    std::vector<float> loss(rows), teacher_loss(rows), divergence(rows);
+    DistilledCrossEntropy({rows, V, targets.data(), teacher.data(), 0.7f, 0.25f}, gradient.data(),
+                          {loss.data(), teacher_loss.data(), divergence.data()});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double sum_s = 0, sum_t = 0, kl = 0;
+      for (std::int64_t v = 0; v < V; ++v) {
+        sum_s += std::exp(static_cast<double>(student[static_cast<std::size_t>(r * V + v)]));
+        sum_t += std::exp(static_cast<double>(teacher[static_cast<std::size_t>(r * V + v)]));
+      }
+      const std::int32_t target = targets[static_cast<std::size_t>(r)];
+      for (std::int64_t v = 0; v < V; ++v) {
+        const auto at = static_cast<std::size_t>(r * V + v);
+        const double p = std::exp(static_cast<double>(student[at])) / sum_s;
+        const double q = std::exp(static_cast<double>(teacher[at])) / sum_t;
+        kl += q * (std::log(q) - std::log(p));
+        EXPECT_NEAR(gradient[at], 0.25 * (p - (v == target ? 1 : 0) + 0.7 * (p - q)), 1e-6);
+      }
+      const auto row = static_cast<std::size_t>(r);
+      EXPECT_NEAR(loss[row], std::log(sum_s) - student[static_cast<std::size_t>(r * V + target)],
+                  1e-5);
+      EXPECT_NEAR(teacher_loss[row],
+                  std::log(sum_t) - teacher[static_cast<std::size_t>(r * V + target)], 1e-5);
+      EXPECT_NEAR(divergence[row], kl, 1e-4);
+    }
+  }
+}
+
+// "a+b=cd\n" over digits, one sum per line of 7 tokens.
+std::vector<std::int32_t> Sums(int count, std::uint64_t seed) {
+  std::vector<std::int32_t> tokens;
+  RandomStream random(seed);
+  for (int i = 0; i < count; ++i) {
+    const auto a = static_cast<std::int32_t>(random.Below(10)),
+               b = static_cast<std::int32_t>(random.Below(10));
+    for (const std::int32_t t : {a, 10, b, 11, (a + b) / 10, (a + b) % 10, 12}) tokens.push_back(t);
+  }
+  return tokens;
+}
+
+std::vector<std::int64_t> Lines(std::size_t tokens) {
+  std::vector<std::int64_t> starts;
+  for (std::size_t i = 0; i < tokens; i += 7) starts.push_back(static_cast<std::int64_t>(i));
+  return starts;
+}
+
+Gpt2Config AdderConfig() {
+  return {.layers = 2, .heads = 4, .width = 32, .vocabulary = 13, .positions = 14, .inner = 128};
+}
+
+SparsifyOptions AdderOptions() {
+  SparsifyOptions options;
+  options.shape = {.batch = 16, .context = 14};
+  options.steps = 12;
+  options.eval_every = 4;
+  options.checkpoint_every = 5;
+  options.tolerance = 10.0;  // everything is feasible: the bookkeeping is what is tested
+  options.seed = 3;
+  return options;
+}
+
+TEST(SparsifyStep, TheStudentStartsAsTheDenseModelWhenEveryGateIsOpen) {
+  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  Gpt2 student = dense;
+  student.config.attention = AttentionKind::kGated;
+  student.config.gate_bias = 39.0f;
+  Optimizer optimizer(student, {});
+  const auto tokens = Sums(100, 1);
+  Batches batches(tokens, 14, 1);
+  SparsifyStep step(student.config, {.shape = {.batch = 4, .context = 14}});
+  const SparsifyStepResult r = step.Gradients(optimizer, dense, batches, 0, 0.5);
+  EXPECT_NEAR(r.loss, r.dense_loss, 1e-6);
+  EXPECT_NEAR(r.divergence, 0.0, 1e-6);
+  EXPECT_EQ(r.open_share, 1.0);
+  EXPECT_NEAR(r.penalty, 1.0, 1e-6);
+}
+
+TEST(SparsifyStep, AccumulationEqualsTheLargeBatch) {
+  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  Gpt2 student = dense;
+  student.config.attention = AttentionKind::kGated;
+  const auto tokens = Sums(100, 1);
+  std::vector<std::vector<float>> gradients;
+  std::vector<SparsifyStepResult> results;
+  for (const StepShape shape : {StepShape{.batch = 6, .context = 14},
+                                StepShape{.batch = 2, .context = 14, .accumulation = 3}}) {
+    Optimizer optimizer(student, {});
+    Batches batches(tokens, 14, 1);
+    SparsifyStep step(student.config, {.shape = shape, .seed = 5});
+    results.push_back(step.Gradients(optimizer, dense, batches, 2, 0.5));
+    const float* first = optimizer.gradients().wte;
+    gradients.emplace_back(first, first + student.config.ParameterCount());
+  }
+  EXPECT_NEAR(results[0].loss, results[1].loss, 1e-6);
+  EXPECT_EQ(results[0].open_share, results[1].open_share);  // the same noise for the same samples
+  EXPECT_NEAR(results[0].penalty, results[1].penalty, 1e-9);
+  EXPECT_LE(MaxRelativeDifference(gradients[0], gradients[1]), 1e-5);
+}
+
+TEST(Sparsify, ResumeContinuesBitForBitAndKeepsTheSparsestFeasible) {
+  const TemporaryFolder folder;
+  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(300, 1), valid = Sums(40, 2);
+  const SparsifyOptions options = AdderOptions();
+  const SparsifyResult whole = Sparsify(dense, tokens, valid, options, folder / "whole", {});
+  ASSERT_TRUE(whole.finished);
+  ASSERT_TRUE(whole.best.has_value());
+  double fewest = 1.0;
+  for (const Json& line : ReadMetrics(folder / "whole/metrics.jsonl")) {
+    if (line.contains("valid"))
+      fewest = std::min(fewest, line["valid"]["edge_fraction"].get<double>());
+  }
+  EXPECT_EQ(whole.best->edge_fraction, fewest);
+  const Gpt2 saved = LoadModel(folder / "whole");
+  EXPECT_EQ(saved.config.attention, AttentionKind::kGated);
+  EXPECT_EQ(saved.config.gate_bias, 2.0f);
+  EXPECT_NEAR(Evaluate(saved, valid, {.context = 14}).loss, whole.best->loss, 1e-6);
+
+  for (const int stop_after : {3, 5, 9}) {
+    const fs::path out = folder / ("part" + std::to_string(stop_after));
+    int steps = 0;
+    SparsifyCallbacks callbacks;
+    callbacks.should_stop = [&] { return ++steps == stop_after; };
+    EXPECT_FALSE(Sparsify(dense, tokens, valid, options, out, callbacks).finished);
+    SparsifyOptions resume = options;
+    resume.resume = true;
+    EXPECT_TRUE(Sparsify(dense, tokens, valid, resume, out, {}).finished);
+    EXPECT_EQ(ReadFile(out / "model.safetensors"), ReadFile(folder / "whole/model.safetensors"));
+    EXPECT_FALSE(fs::exists(out / "checkpoint"));
+    EXPECT_FALSE(fs::exists(out / "best"));
+  }
+}
+
+TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
+  const TemporaryFolder folder;
+  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(300, 1), valid = Sums(40, 2);
+  SparsifyOptions options = AdderOptions();
+  options.tolerance = -100.0;
+  const SparsifyResult result = Sparsify(dense, tokens, valid, options, folder / "out", {});
+  EXPECT_TRUE(result.finished);
+  EXPECT_FALSE(result.best.has_value());
+  EXPECT_FALSE(fs::exists(folder / "out/model.safetensors"));
+}
+
+// The whole story at a small scale: a dense adder, then a sparse one with far fewer edges and the
+// same sums.
+TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
+  const TemporaryFolder folder;
+  const auto tokens = Sums(4000, 1), valid = Sums(300, 2);
+  TrainOptions train;
+  train.shape = {.batch = 32, .context = 14};
+  train.schedule = {.peak = 5e-3, .warmup = 50, .total = 500};
+  train.starts = Lines(tokens.size());
+  ASSERT_TRUE(
+      Train(RandomModel(AdderConfig(), 1), tokens, {}, train, folder / "dense", {}).finished);
+  const Gpt2 dense = LoadModel(folder / "dense");
+
+  SparsifyOptions options;
+  options.shape = train.shape;
+  options.steps = 600;
+  options.lr = 2e-3;
+  options.starts = train.starts;
+  options.tolerance = 0.02;
+  const SparsifyResult result = Sparsify(dense, tokens, valid, options, folder / "sparse", {});
+  ASSERT_TRUE(result.best.has_value()) << result.last.loss << " against " << result.dense_loss;
+  EXPECT_LE(result.best->loss, result.dense_loss + 0.02);
+  EXPECT_LT(result.best->edge_fraction, 0.5);
+  const Gpt2 sparse = LoadModel(folder / "sparse");
+  int right = 0;
+  for (std::int32_t a = 0; a < 10; ++a) {
+    for (std::int32_t b = 0; b < 10; ++b) {
+      const Generation g = Generate(sparse, {a, 10, b, 11}, {.max_new = 2});
+      right += g.ids[4] == (a + b) / 10 && g.ids[5] == (a + b) % 10;
+    }
+  }
+  EXPECT_GE(right, 95);
+}
+
+}  // namespace
+}  // namespace clearhead
