@@ -66,8 +66,9 @@ void AddCapture(CLI::App& app) {
   options->taps_option = command->add_option(
       "--taps", options->taps,
       "Comma list of TransformerLens names, * matches anything; all = every tap");
-  command->add_flag("--gradients", options->gradients,
-                    "Add loss (mean next-token cross-entropy), grad.<parameter> and grad.<tap>");
+  command->add_flag(
+      "--gradients", options->gradients,
+      "Add loss (mean next-token cross-entropy), grad.<name in GPT2LMHeadModel>, grad.<tap>");
   options->gates.Add(command, /*with_weight=*/true);
   AddPrecision(command, &options->precision);
 }

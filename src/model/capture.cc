@@ -78,7 +78,8 @@ CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, s
     loss = static_cast<float>(result.loss);
     tensors.push_back({.name = "loss", .shape = {}, .data = &loss});
     VisitParameters(config, gradients, [&](const ParameterSpec& spec, const float* data) {
-      tensors.push_back({.name = "grad." + spec.name, .shape = Extents(spec.shape), .data = data});
+      tensors.push_back(
+          {.name = "grad." + LibraryName(spec), .shape = Extents(spec.shape), .data = data});
     });
     for (const auto& [id, tensor] : recorder.gradients()) {
       tensors.push_back({.name = "grad." + TapName(id),

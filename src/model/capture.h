@@ -12,7 +12,7 @@ namespace clearhead {
 
 struct CaptureOptions {
   std::vector<TapId> taps = {};
-  bool gradients = false;  // also loss, grad.<parameter>, grad.<tap>
+  bool gradients = false;  // also loss, grad.<name in GPT2LMHeadModel>, grad.<tap>
   std::vector<Intervention> interventions = {};
   GateRun gates = {};
   const PackedWeights* packed = nullptr;  // products in bf16

@@ -44,6 +44,11 @@ struct ParameterSpec {
   bool decays;  // weight decay applies: matrices yes, biases and norms no
 };
 
+// The name in GPT2LMHeadModel: lm_head is the language model's own, everything else its body's.
+inline std::string LibraryName(const ParameterSpec& spec) {
+  return spec.name == "lm_head.weight" ? spec.name : "transformer." + spec.name;
+}
+
 // Calls visit(spec, slot) for every stored tensor in file order; slot is the T*& to read or fill.
 // Afterwards a tied lm_head is wte.
 template <typename T, typename Visit>

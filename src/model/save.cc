@@ -26,12 +26,7 @@ void SaveModel(const Gpt2& model, const std::filesystem::path& directory, DType 
   std::vector<TensorToWrite> tensors;
   Gpt2Tensors<const float> weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* data) {
-    // lm_head is the language-model wrapper's own; everything else belongs to its body.
-    TensorToWrite tensor{
-        .name = spec.name == "lm_head.weight" ? spec.name : "transformer." + spec.name,
-        .dtype = dtype,
-        .shape = {},
-        .data = data};
+    TensorToWrite tensor{.name = LibraryName(spec), .dtype = dtype, .shape = {}, .data = data};
     for (int axis = 0; axis < spec.shape.rank(); ++axis) tensor.shape.push_back(spec.shape[axis]);
     tensors.push_back(std::move(tensor));
   });
