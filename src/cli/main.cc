@@ -65,7 +65,7 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
 
 // OpenMP's threads spin for a while when they wait for each other. On a machine that does anything
 // else they then burn the very cores that the awaited thread needs: training a small model beside
-// one other process ran 12 times slower (docs/architecture.md). libgomp reads the policy from the
+// one other process ran six times slower (docs/architecture.md). libgomp reads the policy from the
 // environment when it is loaded, before main, so the program starts itself once more with it. A
 // policy that the user set stands.
 void WaitPassively(char** argv) {
