@@ -63,14 +63,15 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
   return 0;
 }
 
-// OpenMP's threads spin for a while when they wait for each other. On a machine that does anything
-// else they then burn the very cores that the awaited thread needs: training a small model beside
-// one other process ran six times slower (docs/architecture.md). libgomp reads the policy from the
-// environment when it is loaded, before main, so the program starts itself once more with it. A
-// policy that the user set stands.
-void WaitPassively(char** argv) {
+// OpenMP's threads spin while they wait for each other, by default for milliseconds. On a machine
+// that does anything else they then burn the very cores that the awaited thread needs: training a
+// small model beside one other process ran six times slower (docs/architecture.md). Not spinning at
+// all costs as much elsewhere: decoding, with its many short parallel pieces, fell from 59 to 36
+// tokens/s. So they spin briefly. libgomp reads this from the environment when it is loaded, before
+// main, so the program starts itself once more. What the user set stands.
+void SpinBriefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/1);
+  ::setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/1);
   ::execv("/proc/self/exe",
           argv);  // returns only if it could not; then spinning is not worth an error
 }
@@ -78,7 +79,7 @@ void WaitPassively(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  WaitPassively(argv);
+  SpinBriefly(argv);
   // A file beyond the user's size limit is an error to report, like a full disk, not a reason to
   // die.
   std::signal(SIGXFSZ, SIG_IGN);
