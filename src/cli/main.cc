@@ -65,10 +65,10 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
 
 // OpenMP's threads spin while they wait for each other, by default for milliseconds. On a machine
 // that does anything else they then burn the very cores that the awaited thread needs: training a
-// small model beside one other process ran six times slower (docs/architecture.md). Not spinning at
-// all costs as much elsewhere: decoding, with its many short parallel pieces, fell from 59 to 36
-// tokens/s. So they spin briefly. libgomp reads this from the environment when it is loaded, before
-// main, so the program starts itself once more. What the user set stands.
+// small model beside one other process ran six times slower in one trial (docs/architecture.md).
+// Not spinning at all costs as much elsewhere: decoding, with its many short parallel pieces, fell
+// from 59 to 36 tokens/s. So they spin briefly. libgomp reads this from the environment when it is
+// loaded, before main, so the program starts itself once more. What the user set stands.
 void SpinBriefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/1);
