@@ -44,7 +44,8 @@ void AddGateFields(const Gpt2Config& config, const Evaluation& result, bool per_
 void Run(const Options& options) {
   const std::filesystem::path path = FindModel(options.model);
   const Gpt2 model = LoadModel(path);
-  const GateRun gates = options.gates.Resolve(model.config, options.common.seed);
+  GateRun gates = options.gates.Resolve(model.config, options.common.seed);
+  gates.sum_probabilities = options.per_head;
   const Tokenizer tokenizer = Tokenizer::Load(path);
   const std::vector<std::int32_t> tokens = EncodeFile(tokenizer, options.text);
 

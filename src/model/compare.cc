@@ -81,6 +81,8 @@ Comparison Compare(const Gpt2& a, const Gpt2& b, std::span<const std::int32_t> t
   }
   const WindowPlan plan =
       PlanWindows(a.config.positions < b.config.positions ? a.config : b.config, tokens, options);
+  GateRun gates = options.gates;
+  gates.sum_probabilities = false;
   const auto start = std::chrono::steady_clock::now();
   Comparison result;
   result.a.context = result.b.context = plan.context;
@@ -93,8 +95,8 @@ Comparison Compare(const Gpt2& a, const Gpt2& b, std::span<const std::int32_t> t
       activations_a.emplace(ActivationsFor(a.config, group));
       activations_b.emplace(ActivationsFor(b.config, group));
     }
-    const Pass pass_a = PassOver(a, group, options.gates);
-    const Pass pass_b = PassOver(b, group, options.gates);
+    const Pass pass_a = PassOver(a, group, gates);
+    const Pass pass_b = PassOver(b, group, gates);
     ForwardToFinalNorm(pass_a, tokens.data() + group.first, *activations_a);
     ForwardToFinalNorm(pass_b, tokens.data() + group.first, *activations_b);
     CompareLogits({pass_a, *activations_a}, {pass_b, *activations_b},

@@ -15,14 +15,15 @@ namespace {
 void AddGates(const Pass& pass, const Activations& activations, Evaluation* result) {
   const std::int64_t H = pass.config().heads, B = pass.batch;
   result->open_edges.resize(static_cast<std::size_t>(pass.config().layers * H));
-  result->gate_probability.resize(result->open_edges.size());
+  const bool sums = pass.gates.sum_probabilities;
+  if (sums) result->gate_probability.resize(result->open_edges.size());
   for (std::int64_t layer = 0; layer < pass.config().layers; ++layer) {
     for (std::int64_t b = 0; b < B; ++b) {
       for (std::int64_t h = 0; h < H; ++h) {
         const std::int64_t from = (layer * B + b) * H + h;
         const auto to = static_cast<std::size_t>(layer * H + h);
         result->open_edges[to] += activations.open_edges[from];
-        result->gate_probability[to] += activations.gate_probability_sum[from];
+        if (sums) result->gate_probability[to] += activations.gate_probability_sum[from];
       }
     }
   }

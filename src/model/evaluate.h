@@ -31,7 +31,8 @@ struct Evaluation {
   std::int64_t context = 0;
   double seconds = 0.0;
   std::vector<double> window_losses;  // mean loss of each window, in order
-  // Gated models, [layer*heads + head]: open gates and sum of gate probabilities over all windows.
+  // Gated models, [layer*heads + head]: open gates and sum of gate probabilities over all windows
+  // (the latter empty unless gates.sum_probabilities).
   std::vector<std::int64_t> open_edges;
   std::vector<double> gate_probability;
   std::int64_t causal_edges = 0;  // causal pairs of one head over all windows

@@ -114,7 +114,8 @@ TEST(Compare, SidesAreWhatEvaluateFinds) {
   const Gpt2 a = LivelyModel(OddConfig(), 51), b = LivelyModel(GatedConfig(), 52);
   const std::vector<std::int32_t> tokens = RandomIds(a.config, 100, 53);
   for (const GateMode mode : {GateMode::kHard, GateMode::kSampled}) {
-    const EvaluateOptions options{.context = 7, .gates = {.mode = mode, .noise = {.seed = 3}}};
+    const EvaluateOptions options{
+        .context = 7, .gates = {.mode = mode, .noise = {.seed = 3}, .sum_probabilities = false}};
     const Comparison result = Compare(a, b, tokens, options);
     const Evaluation alone_a = Evaluate(a, tokens, options), alone_b = Evaluate(b, tokens, options);
     EXPECT_EQ(result.a.loss, alone_a.loss);
