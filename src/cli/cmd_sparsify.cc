@@ -100,6 +100,7 @@ void Run(const Options& given) {
   if (o.texts.empty() == o.logits.empty()) FailUsage("give --text, or --logits with --valid");
   if (!o.logits.empty() && o.valid.empty()) FailUsage("--logits needs --valid, a text");
   s.optimizer.part = ParseTrainedPart(o.part);
+  CheckTrainedPart(s.optimizer.part, dense.config);
   std::optional<StoredLogits> stored;
   if (!o.logits.empty()) {
     stored.emplace(o.logits, dense.config);

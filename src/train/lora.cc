@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "core/random.h"
 #include "kernels/gemm.h"
+#include "train/trained_part.h"
 
 namespace clearhead {
 namespace {
@@ -21,9 +21,7 @@ struct Factors {
 }  // namespace
 
 Lora::Lora(const Gpt2& start, std::int64_t rank) : start_(start), rank_(rank) {
-  if (rank > start.config.width) {
-    Fail("lora:{}: the rank is larger than the model's width {}", rank, start.config.width);
-  }
+  CheckTrainedPart({TrainedPart::Kind::kLora, rank}, start.config);
 }
 
 std::int64_t Lora::LayerSize() const {

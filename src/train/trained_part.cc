@@ -53,6 +53,12 @@ std::string ToText(const TrainedPart& part) {
   return "";
 }
 
+void CheckTrainedPart(const TrainedPart& part, const Gpt2Config& config) {
+  if (part.kind == Kind::kLora && part.rank > config.width) {
+    Fail("lora:{}: the rank is larger than the model's width {}", part.rank, config.width);
+  }
+}
+
 void ClearFrozenGradients(const Gpt2Config& config, Kind kind, Gpt2Tensors<float>& gradients) {
   Check(kind != Kind::kLora, "LoRA's gradients are those of its factors");
   if (kind == Kind::kAll) return;

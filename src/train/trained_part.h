@@ -24,6 +24,8 @@ struct TrainedPart {
 // "all", "attention", "qk", "lora:8". Throws Error for anything else.
 TrainedPart ParseTrainedPart(std::string_view text);
 std::string ToText(const TrainedPart& part);
+// Throws Error if the model cannot be trained that way: a rank beyond its width.
+void CheckTrainedPart(const TrainedPart& part, const Gpt2Config& config);
 
 // Zeroes the gradients of everything that is not in the part. With no weight decay AdamW then
 // leaves those parameters as they are.

@@ -131,7 +131,9 @@ TEST(SparsifyCommand, RefusesBeforeAnyWork) {
   const TemporaryFolder folder;
   const fs::path out = folder / "sparse";
   const auto with = [&](const std::vector<std::string>& more) { return Arguments(out, more); };
-  ExpectFailure(with({"--steps", "5", "--context", "25"}), 1, {"--context 25", "24 positions"});
+  ExpectFailure(
+      {"sparsify", DenseModel(), "--text", Text(), "--steps", "5", "--context", "25", "--out", out},
+      1, {"--context 25", "24 positions"});
   ExpectFailure(with({"--steps", "5", "--train", "mlp"}), 1, {"'mlp'", "lora:R"});
   ExpectFailure(with({"--steps", "5", "--train", "lora:99"}), 1, {"rank", "width 32"});
   ExpectFailure(with({}), 2, {"--tokens"});
