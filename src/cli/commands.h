@@ -15,5 +15,6 @@ void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
+void AddTasks(CLI::App& app);
 
 }  // namespace clearhead::cli
