@@ -10,24 +10,44 @@
 namespace clearhead {
 namespace {
 
-// What both plain runs over a batch say about the sources.
+// Positions from `first` on of every sequence in rows [B*T, width].
+template <typename T>
+Buffer<T> From(std::int64_t first, const TaskBatch& batch, const T* rows, std::int64_t width) {
+  const std::int64_t n = batch.length - first;
+  Buffer<T> kept(batch.size() * n * width);
+  for (std::int64_t b = 0; b < batch.size(); ++b) {
+    const T* begin = rows + (b * batch.length + first) * width;
+    std::copy(begin, begin + n * width, kept.data() + b * n * width);
+  }
+  return kept;
+}
+
+// What the plain runs over a batch say about the sources, behind the beginning that the twins
+// share: there every circuit gives the same, and its keys and values are in corrupted_run.cache.
 struct SourceRuns {
-  Buffer<float> corrupted;  // [B*T, S, C]
-  Buffer<float> input;      // [B*T, C] embeddings, clean - corrupted
-  KeptRun corrupted_run;
-  std::vector<float> final_rows;  // [B*T, C] stream after the last block, corrupted
+  TaskBatch rest;                 // R rows
+  Buffer<float> corrupted;        // [R, S, C]
+  Buffer<float> input;            // [R, C] embeddings, clean - corrupted
+  KeptRun corrupted_run;          // its rows likewise
+  std::vector<float> final_rows;  // [R, C] stream after the last block, corrupted
 };
 
 SourceRuns RunSources(const Gpt2& model, const TaskSet& set, const ResidualGraph& graph,
                       const TaskBatch& batch) {
-  KeptRun corrupted = RunAndKeep(model, set, batch, /*corrupted=*/true);
+  const std::int64_t C = model.config.width, first = batch.shared;
+  SourceRuns runs{.corrupted_run = RunAndKeep(model, set, batch, /*corrupted=*/true)};
+  KeptRun& run = runs.corrupted_run;
+  for (auto* layers : {&run.resid_pre, &run.resid_mid, &run.z, &run.mlp_out}) {
+    for (Buffer<float>& rows : *layers) rows = From(first, batch, rows.data(), C);
+  }
+  runs.rest = {.items = batch.items, .length = batch.length - first};
+  const Buffer<std::int32_t> ids = From(first, batch, batch.corrupted.data(), 1);
+  runs.rest.corrupted.assign(ids.begin(), ids.end());
+  runs.corrupted = SourceRowsOf(model, graph, runs.rest, run);
   const KeptRun clean = RunAndKeep(model, set, batch, /*corrupted=*/false);
-  SourceRuns runs{.corrupted = SourceRowsOf(model, graph, batch, corrupted),
-                  .input = Buffer<float>(clean.resid_pre[0].size()),
-                  .corrupted_run = std::move(corrupted)};
-  const KeptRun& run = runs.corrupted_run;
+  runs.input = From(first, batch, clean.resid_pre[0].data(), C);
   for (std::int64_t i = 0; i < runs.input.size(); ++i) {
-    runs.input[i] = clean.resid_pre[0][i] - run.resid_pre[0][i];
+    runs.input[i] -= run.resid_pre[0][i];
     runs.final_rows.push_back(run.resid_mid.back()[i] + run.mlp_out.back()[i]);
   }
   return runs;
@@ -35,7 +55,7 @@ SourceRuns RunSources(const Gpt2& model, const TaskSet& set, const ResidualGraph
 
 class EdgeHooks final : public Hooks {
  public:
-  // changes: [B*T, S, C], filled as the run goes: z now - z corrupted.
+  // changes: [R, S, C], filled as the run goes: z now - z corrupted.
   EdgeHooks(const ResidualGraph& graph, const SourceRuns& runs, const EdgeSet& edges,
             Buffer<float>& changes)
       : graph_(graph), runs_(runs), changes_(changes) {
@@ -193,16 +213,22 @@ std::vector<double> MetricsOfEdgeSets(const Gpt2& model, const TaskSet& set,
   const ResidualGraph graph(model.config);
   std::vector<std::vector<double>> metrics(sets.size(), std::vector<double>(set.items.size()));
   for (const TaskBatch& batch : MakeTaskBatches(set, model.config, batch_rows)) {
-    const SourceRuns runs = RunSources(model, set, graph, batch);
-    Activations activations(model.config, batch.size(), batch.length, Keep::kNothing, 0);
+    SourceRuns runs = RunSources(model, set, graph, batch);
+    const std::int64_t length = runs.rest.length;
+    KeyValueCache& cache = runs.corrupted_run.cache;
+    Activations activations(model.config, batch.size(), length, Keep::kNothing, 0);
     Buffer<float> changes(runs.corrupted.size());
     for (std::size_t s = 0; s < sets.size(); ++s) {
       EdgeHooks hooks(graph, runs, sets[s], changes);
-      const Pass pass{
-          .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
-      ForwardToFinalNorm(pass, batch.corrupted.data(), activations);
+      cache.length = batch.shared;
+      const Pass pass{.model = model,
+                      .batch = batch.size(),
+                      .length = length,
+                      .hooks = &hooks,
+                      .cache = &cache};
+      ForwardToFinalNorm(pass, runs.rest.corrupted.data(), activations);
       const Buffer<float> last =
-          LastRows(batch.size(), batch.length, model.config.width, activations.ln_f);
+          LastRows(batch.size(), length, model.config.width, activations.ln_f);
       const std::vector<double> found = LastMetrics(pass, set, batch, last.data());
       for (std::size_t b = 0; b < found.size(); ++b) metrics[s][batch.items[b]] = found[b];
     }

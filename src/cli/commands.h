@@ -15,5 +15,6 @@ void AddSparsify(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
 void AddTasks(CLI::App& app);
+void AddCircuit(CLI::App& app);
 
 }  // namespace clearhead::cli

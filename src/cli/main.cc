@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
   clearhead::cli::AddGenerate(app);
   clearhead::cli::AddAttention(app);
   clearhead::cli::AddTasks(app);
+  clearhead::cli::AddCircuit(app);
   clearhead::cli::AddTrain(app);
   clearhead::cli::AddSparsify(app);
   clearhead::cli::AddBench(app);

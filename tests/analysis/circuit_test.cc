@@ -62,7 +62,8 @@ TEST_P(BuiltInduction, CircuitIsTheTwoHeadsThatWereBuilt) {
     EXPECT_LT(curve.points[1].faithfulness, 0.1);  // neither head does it alone
   }
   const std::vector<double> scores = Attribute(model, set, {.steps = 5, .edges = false}).nodes;
-  EXPECT_THAT(Labels(graph, std::span(RankedHeads(graph, scores)).first(2)),
+  const std::vector<std::int64_t> heads = RankedHeads(graph, scores);
+  EXPECT_THAT(Labels(graph, std::span(heads).first(2)),
               UnorderedElementsAre("L0H0", "L1H1"));
 }
 

@@ -12,8 +12,6 @@ namespace clearhead {
 inline constexpr float kLinearNormEpsilon = 1e6f;
 inline constexpr float kLinearNormGain = 1e3f;
 
-using Fill = std::function<void(const ParameterSpec& spec, float* values)>;
-
 inline Gpt2 BuiltModel(const Gpt2Config& config, std::vector<float> values,
                        const std::function<void(Gpt2Tensors<float>&)>& build) {
   Gpt2Tensors<float> tensors = BindContiguous<float>(config, values.data());
@@ -52,7 +50,10 @@ inline Gpt2 LinearModel(Gpt2Config config) {
 // token, position, previous token, prediction. The other heads and the MLPs do a little noise.
 inline constexpr std::int64_t kInductionTokens = 8;
 
-inline Gpt2 InductionModel(AttentionKind attention) {
+// `tokens`: the ids with a code; the other ids of the vocabulary mean nothing.
+inline Gpt2 InductionModel(AttentionKind attention,
+                           const std::vector<std::int32_t>& tokens = {0, 1, 2, 3, 4, 5, 6, 7},
+                           std::int64_t vocabulary = kInductionTokens) {
   constexpr std::int64_t N = kInductionTokens, C = 4 * N, D = C / 2;
   constexpr std::int64_t kToken = 0, kPosition = N, kPrevious = 2 * N, kPrediction = 3 * N;
   constexpr float kSharp = 20.0f;  // scores of 20 / sqrt(16) = 5 where it matters, else about 0
@@ -61,7 +62,7 @@ inline Gpt2 InductionModel(AttentionKind attention) {
   config.heads = 2;
   config.width = C;
   config.inner = 12;
-  config.vocabulary = N;
+  config.vocabulary = vocabulary;
   config.positions = N;
   config.tied = false;
   config.layer_norm_epsilon = kLinearNormEpsilon;
@@ -92,15 +93,16 @@ inline Gpt2 InductionModel(AttentionKind attention) {
                            std::int64_t to, float value) {
       block.attn_c_proj_weight[(h * D + slot) * C + to] = value;
     };
-    std::fill(tensors.wte, tensors.wte + N * C, 0.0f);
+    std::fill(tensors.wte, tensors.wte + vocabulary * C, 0.0f);
     std::fill(tensors.wpe, tensors.wpe + N * C, 0.0f);
     BlockTensors<float>&previous = tensors.blocks[0], &induction = tensors.blocks[1];
     clear_head(previous, 0);
     clear_head(induction, 1);
     for (std::int64_t n = 0; n < N; ++n) {
-      tensors.wte[n * C + kToken + n] = 1.0f;
+      const std::int64_t id = tokens[static_cast<std::size_t>(n)];
+      tensors.wte[id * C + kToken + n] = 1.0f;
       tensors.wpe[n * C + kPosition + n] = 1.0f;
-      tensors.lm_head[n * C + kPrediction + n] += 5.0f;
+      tensors.lm_head[id * C + kPrediction + n] += 5.0f;
       if (n > 0) connect(previous, 0, 0, kPosition + n, n - 1, kSharp);
       connect(previous, 0, 1, kPosition + n, n, 1.0f);
       connect(previous, 0, 2, kToken + n, n, 1.0f);
