@@ -46,7 +46,8 @@ CircuitDiagram Diagram(const CircuitReport& report, const NodeSet& nodes,
     const auto at = static_cast<std::size_t>(node);
     if (!nodes[at]) continue;
     place[at] = diagram.nodes.size();
-    DiagramNode box{.row = RowOf(graph, node), .label = graph.NodeLabel(node)};
+    DiagramNode box{
+        .row = RowOf(graph, node), .label = graph.NodeLabel(node), .aside = graph.IsMlp(node)};
     if (graph.IsHead(node) || graph.IsMlp(node)) {
       const double share = importance[at] / total;
       box.note = report.roles[at].empty()
@@ -95,10 +96,14 @@ CircuitCurveFigure CurveFigure(std::span<const CircuitReport> reports, bool edge
       series.sizes.push_back(static_cast<double>(point.size));
       series.faithfulness.push_back(point.faithfulness);
     }
+    series.random_sizes = {0.0};  // no set and the full one are the same for every order
+    series.random_faithfulness = {0.0};
     for (const RandomPoint& point : curve.random) {
       series.random_sizes.push_back(static_cast<double>(point.size));
       series.random_faithfulness.push_back(point.faithfulness);
     }
+    series.random_sizes.push_back(static_cast<double>(curve.total));
+    series.random_faithfulness.push_back(1.0);
     figure.series.push_back(std::move(series));
   }
   return figure;

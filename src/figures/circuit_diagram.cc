@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMargin = 14, kBoxHeight = 26, kLeastBox = 44, kBoxGap = 12, kRowGap = 34;
 constexpr double kBoxPadding = 6, kCorner = 4, kLegendHeight = 22, kHeaderHeight = 34;
-constexpr double kNoteSize = 6.5, kLeastWidth = 330;
+constexpr double kNoteSize = 6.5, kLeastWidth = 330, kAsideGap = 30;
 constexpr Color kBox = theme::kSeries[0], kNegativeBox = theme::kSeries[1];
 
 Color KindColor(DiagramEdgeKind kind) {
@@ -80,7 +80,7 @@ void DrawLegend(Canvas& canvas, const CircuitDiagram& diagram, double y) {
                                    Entry{"to keys", DiagramEdgeKind::kKey, false},
                                    Entry{"to values", DiagramEdgeKind::kValue, false},
                                    Entry{"to MLPs, logits", DiagramEdgeKind::kOther, false},
-                                   Entry{"helps when corrupted", DiagramEdgeKind::kOther, true}};
+                                   Entry{"corrupting it helps", DiagramEdgeKind::kOther, true}};
   double x = kMargin;
   const TextStyle style{kNoteSize + 0.5, theme::kMutedInk, AlignX::kLeft, AlignY::kMiddle};
   for (const Entry& entry : kEntries) {
@@ -149,12 +149,18 @@ void DrawCircuitDiagram(const CircuitDiagram& diagram, const std::filesystem::pa
                                ruler.Measure(diagram.nodes[n].note, note).width}) +
                      2 * kBoxPadding;
   }
-  double names = 0, widest = 0, height = kHeaderHeight + kLegendHeight + kMargin;
+  double names = 0, widest = 0, aside = 0, height = kHeaderHeight + kLegendHeight + kMargin;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (rows[r].empty()) continue;
     names = std::max(names, ruler.Measure(diagram.rows[r], row_name).width);
     double width = -kBoxGap;
-    for (const std::size_t n : rows[r]) width += boxes[n].width + kBoxGap;
+    for (const std::size_t n : rows[r]) {
+      if (diagram.nodes[n].aside) {
+        aside = std::max(aside, boxes[n].width + kAsideGap);
+      } else {
+        width += boxes[n].width + kBoxGap;
+      }
+    }
     widest = std::max(widest, width);
     height += kBoxHeight + kRowGap;
   }
@@ -166,23 +172,30 @@ void DrawCircuitDiagram(const CircuitDiagram& diagram, const std::filesystem::pa
                    {theme::kTitleSize, theme::kInk, AlignX::kLeft, AlignY::kBaseline, true})
           .width,
       ruler.Measure(diagram.subtitle, {kNoteSize + 0.5, theme::kInk}).width);
-  const double width = std::max({kLeastWidth, left + widest + kMargin, needed + 2 * kMargin});
+  const double width =
+      std::max({kLeastWidth, left + widest + aside + kMargin, needed + 2 * kMargin});
 
   Canvas canvas(width, height, out);
   canvas.Text({kMargin, kMargin + 4}, diagram.title,
               {theme::kTitleSize, theme::kInk, AlignX::kLeft, AlignY::kBaseline, /*bold=*/true});
   canvas.Text({kMargin, kMargin + 15}, diagram.subtitle, {kNoteSize + 0.5, theme::kMutedInk});
-  const double centre = left + (width - kMargin - left) / 2;
+  const double centre = left + (width - kMargin - left - aside) / 2;
   double y = height - kLegendHeight - kBoxHeight;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     if (rows[r].empty()) continue;
     double total = -kBoxGap;
-    for (const std::size_t n : rows[r]) total += boxes[n].width + kBoxGap;
+    for (const std::size_t n : rows[r]) {
+      if (!diagram.nodes[n].aside) total += boxes[n].width + kBoxGap;
+    }
     double x = centre - total / 2;
     canvas.Line({left, y + kBoxHeight / 2}, {width - kMargin, y + kBoxHeight / 2},
                 {theme::kGrid, theme::kGridWidth});
     canvas.Text({kMargin, y + kBoxHeight / 2}, diagram.rows[r], row_name);
     for (const std::size_t n : rows[r]) {
+      if (diagram.nodes[n].aside) {
+        boxes[n].area = {width - kMargin - boxes[n].width, y, boxes[n].width, kBoxHeight};
+        continue;
+      }
       boxes[n].area = {x, y, boxes[n].width, kBoxHeight};
       x += boxes[n].width + kBoxGap;
     }

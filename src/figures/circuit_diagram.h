@@ -16,6 +16,7 @@ struct DiagramNode {
   std::string note;       // a second, smaller line; may be empty
   double strength = 0.0;  // 0 to 1: how dark the box is
   bool negative = false;  // works against the behaviour: another colour
+  bool aside = false;     // in a column of its own at the right
 };
 
 enum class DiagramEdgeKind { kQuery, kKey, kValue, kOther };

@@ -9,8 +9,8 @@ namespace clearhead {
 
 // With an epsilon far above every variance, a layer norm divides by one constant, which its gain
 // undoes: it only centres.
-inline constexpr float kLinearNormEpsilon = 1e6f;
-inline constexpr float kLinearNormGain = 1e3f;
+inline constexpr float kLinearNormEpsilon = 1e10f;
+inline constexpr float kLinearNormGain = 1e5f;
 
 inline Gpt2 BuiltModel(const Gpt2Config& config, std::vector<float> values,
                        const std::function<void(Gpt2Tensors<float>&)>& build) {
@@ -115,8 +115,8 @@ inline Gpt2 InductionModel(AttentionKind attention,
   });
 }
 
-// a b c d e a -> b, with the a in any place and the twin's first a another token; tokens differ
-// otherwise.
+// x a b c d a -> b, with the a in any place but the first and last two, and the twin's first a
+// another token; tokens differ otherwise.
 inline TaskSet InductionTask(std::int64_t count, std::uint64_t seed) {
   TaskSet set{.name = "built induction"};
   RandomStream random(seed);
@@ -126,15 +126,15 @@ inline TaskSet InductionTask(std::int64_t count, std::uint64_t seed) {
     for (std::size_t i = tokens.size() - 1; i > 0; --i) {
       std::swap(tokens[i], tokens[random.Below(i + 1)]);
     }
-    const std::size_t length = 5 + random.Below(2), place = random.Below(length - 2);
+    // Not at the first place: there L0H0 has no token before and sees the token itself.
+    const std::size_t length = 5 + random.Below(2), place = 1 + random.Below(length - 3);
     TaskItem item;
     item.clean.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(length));
     item.clean.push_back(item.clean[place]);
     item.corrupted = item.clean;
     item.corrupted[place] = tokens.back();
     item.answers = {item.clean[place + 1]};
-    item.wrongs = {item.clean[place + 2]};  // the repeated token itself when at the end
-    if (item.wrongs == std::vector{item.clean[place]}) item.wrongs = {tokens[length]};
+    item.wrongs = {item.clean[place + 2]};
     set.items.push_back(item);
   }
   return set;
