@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "model/generate.h"
 #include "model/head.h"
 #include "model/run.h"
 
@@ -89,6 +90,20 @@ TaskScore ScoreTask(const Gpt2& model, const TaskSet& set) {
     if (IsAnswered(item, logits)) score.accuracy += share;
   }
   return score;
+}
+
+double ExactSums(const Gpt2& model, const Tokenizer& tokenizer, const TaskSetOptions& options) {
+  std::int64_t right = 0;
+  for (std::int64_t n = 0; n < options.count; ++n) {
+    const std::string line =
+        MakeTaskSentence(Task::kDigits, options.seed, static_cast<std::uint64_t>(n), options.part)
+            .line;
+    const std::string asked = line.substr(0, line.find('=') + 1);
+    const std::vector<std::int32_t> prompt = tokenizer.Encode(asked);
+    const auto wanted = static_cast<std::int64_t>(tokenizer.Encode(line).size() - prompt.size());
+    right += tokenizer.DecodeBytes(Generate(model, prompt, {.max_new = wanted}).ids) == line;
+  }
+  return static_cast<double>(right) / static_cast<double>(options.count);
 }
 
 }  // namespace clearhead

@@ -30,4 +30,7 @@ std::vector<float> LastLogits(const Gpt2& model, const TaskSet& set, bool corrup
 
 TaskScore ScoreTask(const Gpt2& model, const TaskSet& set);
 
+// Share of `count` sums of Task::kDigits that greedy decoding ends rightly, all digits of them.
+double ExactSums(const Gpt2& model, const Tokenizer& tokenizer, const TaskSetOptions& options);
+
 }  // namespace clearhead

@@ -105,6 +105,9 @@ std::string Table(const Json& list) {
                         task["corrupted_metric"].get<double>(), task["metric"].get<std::string>());
   }
   for (const Json& task : list) {
+    if (task.contains("exact_sums")) {
+      text += fmt::format("whole sums right: {:.1f}%\n", 100.0 * task["exact_sums"].get<double>());
+    }
     for (const Json& item : task["examples"]) {
       text += fmt::format("\n{} ->{} not {}\n{}\n", item["clean"].get<std::string>(),
                           Some(item["answers"]), Some(item["wrongs"]),
@@ -175,6 +178,10 @@ void Run(const Options& o) {
       }
       if (!o.export_path.empty()) WriteTaskCsv(set, o.export_path);
       list.push_back(Describe(set, o, tokenizer, model));
+      if (task == Task::kDigits) {
+        list.back()["exact_sums"] = ExactSums(
+            model, tokenizer, {.count = o.items, .seed = o.common.seed, .part = PartOf(o)});
+      }
     }
   }
   o.common.json ? PrintJson(list) : Print(Table(list));

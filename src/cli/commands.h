@@ -9,6 +9,7 @@ void AddInfo(CLI::App& app);
 void AddTokenize(CLI::App& app);
 void AddCapture(CLI::App& app);
 void AddEval(CLI::App& app);
+void AddCompare(CLI::App& app);
 void AddGenerate(CLI::App& app);
 void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app);

@@ -96,6 +96,7 @@ int main(int argc, char** argv) {
   clearhead::cli::AddTokenize(app);
   clearhead::cli::AddCapture(app);
   clearhead::cli::AddEval(app);
+  clearhead::cli::AddCompare(app);
   clearhead::cli::AddGenerate(app);
   clearhead::cli::AddAttention(app);
   clearhead::cli::AddTasks(app);

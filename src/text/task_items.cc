@@ -1,22 +1,21 @@
 #include "text/task_items.h"
 
-#include <optional>
+#include <algorithm>
 
 #include "core/error.h"
 
 namespace clearhead {
 namespace {
 
-// The ids of `texts` as single tokens after `prompt`; nothing if one of them is not.
-std::optional<std::vector<std::int32_t>> Continuations(const Tokenizer& tokenizer,
-                                                       const std::string& prompt,
-                                                       const std::vector<std::int32_t>& ids,
-                                                       const std::vector<std::string>& texts) {
+// The ids of those `texts` that are single tokens after `prompt`.
+std::vector<std::int32_t> Continuations(const Tokenizer& tokenizer, const std::string& prompt,
+                                        const std::vector<std::int32_t>& ids,
+                                        const std::vector<std::string>& texts) {
   std::vector<std::int32_t> found;
   for (const std::string& text : texts) {
     const std::vector<std::int32_t> longer = tokenizer.Encode(prompt + text);
     if (longer.size() != ids.size() + 1 || !std::equal(ids.begin(), ids.end(), longer.begin())) {
-      return std::nullopt;
+      continue;
     }
     found.push_back(longer.back());
   }
@@ -34,9 +33,12 @@ TaskSet MakeTaskSet(Task task, const Tokenizer& tokenizer, const TaskSetOptions&
     TaskSentence sentence = MakeTaskSentence(task, options.seed, n, options.part, single);
     TaskItem item{.clean = tokenizer.Encode(sentence.clean),
                   .corrupted = tokenizer.Encode(sentence.corrupted)};
-    const auto answers = Continuations(tokenizer, sentence.clean, item.clean, sentence.answers);
-    const auto wrongs = Continuations(tokenizer, sentence.clean, item.clean, sentence.wrongs);
-    if (!answers || !wrongs || item.clean.size() != item.corrupted.size()) {
+    item.answers = Continuations(tokenizer, sentence.clean, item.clean, sentence.answers);
+    item.wrongs = Continuations(tokenizer, sentence.clean, item.clean, sentence.wrongs);
+    // An answer that cannot be said would count as a failure; a wrong one that cannot be said (00
+    // in a small vocabulary) only makes no mistake.
+    if (item.answers.size() != sentence.answers.size() || item.wrongs.empty() ||
+        item.clean.size() != item.corrupted.size() || item.clean == item.corrupted) {
       ++set.skipped;
       if (set.items.empty() && set.skipped == 1000) {
         Fail(
@@ -46,8 +48,6 @@ TaskSet MakeTaskSet(Task task, const Tokenizer& tokenizer, const TaskSetOptions&
       }
       continue;
     }
-    item.answers = *answers;
-    item.wrongs = *wrongs;
     item.clean_text = std::move(sentence.clean);
     item.corrupted_text = std::move(sentence.corrupted);
     set.items.push_back(std::move(item));
