@@ -14,5 +14,6 @@ void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
+void AddGrid(CLI::App& app);
 
 }  // namespace clearhead::cli

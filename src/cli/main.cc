@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
   clearhead::cli::AddEval(app);
   clearhead::cli::AddGenerate(app);
   clearhead::cli::AddAttention(app);
+  clearhead::cli::AddGrid(app);
   clearhead::cli::AddTrain(app);
   clearhead::cli::AddSparsify(app);
   clearhead::cli::AddBench(app);
