@@ -44,6 +44,18 @@ class PatternHooks final : public Hooks {
 
 }  // namespace
 
+AttentionSource OneSequence(const AttentionSource& source, std::size_t sequence) {
+  AttentionSource one = source;
+  one.sequences = {source.sequences.at(sequence)};
+  one.token = [token = source.token, sequence](std::size_t, std::int64_t position) {
+    return token(sequence, position);
+  };
+  one.visit = [visit = source.visit, sequence](std::size_t, const LayerVisitor& visitor) {
+    visit(sequence, visitor);
+  };
+  return one;
+}
+
 AttentionSource AttentionOfModel(const Gpt2& model, const GateRun& gates, std::string label,
                                  std::vector<std::vector<std::int32_t>> sequences,
                                  std::function<std::string(std::int32_t)> token_text) {

@@ -44,6 +44,9 @@ AttentionSource AttentionOfModel(const Gpt2& model, const GateRun& gates, std::s
 // or "ids" (numbers) or both, [T], or [B,T] for a batch.
 AttentionSource AttentionOfFile(const std::filesystem::path& path, std::string label);
 
+// A source with one of the sequences only.
+AttentionSource OneSequence(const AttentionSource& source, std::size_t sequence);
+
 // Refuses what cannot be attention, [H,T,T] of one layer: NaN, infinite or negative weights,
 // weights of the future, rows that sum to more than 1 + tolerance. Rows below 1 are legal (gated
 // heads). The message names the first offending entry.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analysis/head_list.h"
+#include "analysis/head_report.h"
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "text/token_stream.h"
@@ -132,6 +134,11 @@ const std::string& ForSource(const std::vector<std::string>& values, std::size_t
               option, values.size(), sources);
   }
   return values[values.size() == 1 ? 0 : source];
+}
+
+std::vector<HeadId> ChooseHeads(const AttentionSource& source, const std::string& list) {
+  return ParseHeadList(list, source.layers, source.heads,
+                       [&] { return ByImportance(AnalyseHeads(OneSequence(source, 0))); });
 }
 
 void CheckSequence(const std::vector<OpenedSource>& sources, std::size_t sequence) {

@@ -37,6 +37,9 @@ std::vector<OpenedSource> OpenSources(const AttentionOptions& options, std::uint
 const std::string& ForSource(const std::vector<std::string>& values, std::size_t source,
                              std::size_t sources, const char* option);
 
+// The heads that --heads asks for. top:N analyses the first sequence of the source.
+std::vector<HeadId> ChooseHeads(const AttentionSource& source, const std::string& list);
+
 // The sequence to draw of each source. Refuses a number beyond the last.
 void CheckSequence(const std::vector<OpenedSource>& sources, std::size_t sequence);
 

@@ -1,9 +1,11 @@
 // clearhead grid A [B ...] --out F: attention maps of many heads on one page.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <map>
 
-#include "analysis/head_list.h"
+#include "analysis/head_report.h"
 #include "cli/attention_options.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
@@ -46,6 +48,26 @@ GridMark ParseMark(const std::string& text, std::int64_t length) {
   return mark;
 }
 
+// By rank of importance, or by kind and then layer.
+void Sort(const std::string& order, const AttentionSource& source, std::vector<HeadId>* heads) {
+  if (order == "given") return;
+  std::map<HeadId, std::int64_t> rank;  // nothing for "layer": heads are ordered by layer
+  if (order != "layer") {
+    const ModelReport report = AnalyseHeads(source);
+    const std::vector<HeadId> by_importance = ByImportance(report);
+    for (std::size_t i = 0; i < by_importance.size(); ++i) {
+      rank[by_importance[i]] = static_cast<std::int64_t>(i);
+    }
+    if (order == "type") {
+      for (const HeadResult& head : report.heads) {
+        rank[head.statistics.head] = static_cast<std::int64_t>(head.name.kind);
+      }
+    }
+  }
+  std::sort(heads->begin(), heads->end(),
+            [&](HeadId a, HeadId b) { return std::pair(rank[a], a) < std::pair(rank[b], b); });
+}
+
 Json PanelJson(const AttentionSource& source, const GridPanel& panel, int columns) {
   Json heads = Json::array();
   for (const HeadMap& map : panel.maps) heads.push_back(ToText(map.head));
@@ -62,8 +84,14 @@ Json PanelJson(const AttentionSource& source, const GridPanel& panel, int column
 
 void Run(const Options& o) {
   CheckFigurePath(o.out);
-  const std::vector<OpenedSource> sources = OpenSources(o.attention, o.common.seed, 16);
-  CheckSequence(sources, o.sequence);
+  std::vector<AttentionSource> sources;
+  {
+    const std::vector<OpenedSource> opened = OpenSources(o.attention, o.common.seed, 16);
+    CheckSequence(opened, o.sequence);
+    for (const OpenedSource& source : opened) {
+      sources.push_back(OneSequence(source.attention, o.sequence));
+    }
+  }
 
   HeadGrid grid{.columns = o.columns, .gamma = o.gamma, .ticks = o.ticks, .color_bar = o.color_bar};
   std::vector<std::vector<HeadId>> heads;
@@ -71,14 +99,16 @@ void Run(const Options& o) {
   std::int64_t longest = 0;
   bool whole_layers = true;
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    const AttentionSource& source = sources[s].attention;
-    const std::int64_t length = source.sequences[o.sequence].length;
+    const AttentionSource& source = sources[s];
+    const std::int64_t length = source.sequences[0].length;
     longest = std::max(longest, length);
     if (!o.mark.empty()) grid.mark = ParseMark(o.mark, length);
     const std::string& list = ForSource(o.heads, s, sources.size(), "--heads");
-    heads.push_back(ParseHeadList(list, source.layers, source.heads, {}));
+    heads.push_back(ChooseHeads(source, list));
+    Sort(o.order, source, &heads.back());
     counts.push_back(heads.back().size());
-    whole_layers &= list == "all" && source.heads == sources[0].attention.heads;
+    whole_layers &= list == "all" && (o.order == "given" || o.order == "layer") &&
+                    source.heads == sources[0].heads;
     GridPanel& panel = grid.panels.emplace_back();
     panel.title = source.label;
     if (!o.ticks) continue;
@@ -86,24 +116,24 @@ void Run(const Options& o) {
       Fail("--ticks: the input has {} tokens, and at most {} can be written beside a map", length,
            kMaxTicks);
     }
-    for (std::int64_t t = 0; t < length; ++t) panel.tokens.push_back(source.token(o.sequence, t));
+    for (std::int64_t t = 0; t < length; ++t) panel.tokens.push_back(source.token(0, t));
   }
   // A row per layer, where rows of that length fit a page.
-  const std::int64_t per_layer = sources[0].attention.heads;
+  const std::int64_t per_layer = sources[0].heads;
   if (grid.columns == 0 && whole_layers && per_layer >= 3 && per_layer <= 16) {
     grid.columns = static_cast<int>(per_layer);
   }
   const GridLayout layout = LayoutGrid(grid, counts, longest);
   grid.columns = layout.columns;
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    grid.panels[s].maps = CollectMaps(sources[s].attention, o.sequence, heads[s], layout.max_cells);
+    grid.panels[s].maps = CollectMaps(sources[s], 0, heads[s], layout.max_cells);
   }
   DrawHeadGrid(grid, o.out);
 
   Json panels = Json::array();
   std::size_t maps = 0;
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    panels.push_back(PanelJson(sources[s].attention, grid.panels[s], grid.columns));
+    panels.push_back(PanelJson(sources[s], grid.panels[s], grid.columns));
     maps += counts[s];
   }
   if (o.common.json) {

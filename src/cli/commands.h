@@ -15,5 +15,7 @@ void AddSparsify(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
 void AddGrid(CLI::App& app);
+void AddHeads(CLI::App& app);
+void AddScatter(CLI::App& app);
 
 }  // namespace clearhead::cli

@@ -99,6 +99,8 @@ int main(int argc, char** argv) {
   clearhead::cli::AddGenerate(app);
   clearhead::cli::AddAttention(app);
   clearhead::cli::AddGrid(app);
+  clearhead::cli::AddHeads(app);
+  clearhead::cli::AddScatter(app);
   clearhead::cli::AddTrain(app);
   clearhead::cli::AddSparsify(app);
   clearhead::cli::AddBench(app);
