@@ -1,12 +1,17 @@
 #include "analysis/find_circuit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/head_report.h"
 #include "core/error.h"
 
 namespace clearhead {
 namespace {
+
+constexpr std::size_t kPromptsForNames = 64;
 
 OnProgress Named(const FindOptions& options, std::string_view what) {
   if (!options.on_progress) return {};
@@ -56,6 +61,27 @@ HeadCircuit FindHeads(const Gpt2& model, const TaskSet& set, const FindOptions& 
   circuit.attention = CountAttentionEdges(model, set, std::span(circuit.heads).first(size),
                                           circuit.curve, options.batch_rows);
   return circuit;
+}
+
+// What each head does on the task's clean prompts, by node.
+std::vector<std::string> RolesOf(const Gpt2& model, const TaskSet& set) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const TaskItem& item : set.items) {
+    if (prompts.size() < kPromptsForNames) prompts.push_back(item.clean);
+  }
+  const ResidualGraph graph(model.config);
+  std::vector<std::string> roles(static_cast<std::size_t>(graph.node_count()));
+  for (const HeadResult& head :
+       AnalyseHeads(AttentionOfModel(model, {}, "", std::move(prompts), {})).heads) {
+    const HeadId id = head.statistics.head;
+    std::string& role = roles[static_cast<std::size_t>(graph.Head(id.layer, id.head))];
+    role = head.name.name;
+    if (head.name.kind == HeadKind::kHybrid && head.name.parts.size() > 1) {
+      role = fmt::format("{} + {}", KindName(head.name.parts[0].kind),
+                         KindName(head.name.parts[1].kind));
+    }
+  }
+  return roles;
 }
 
 }  // namespace
@@ -117,7 +143,7 @@ CircuitReport FindCircuit(const Gpt2& model, const TaskSet& set, const FindOptio
     report.edges = TraceEdges(model, set, report.attribution.edges, full, options.curve,
                               options.batch_rows, Named(options, "running circuits of edges"));
   }
-  report.roles.resize(static_cast<std::size_t>(ResidualGraph(model.config).node_count()));
+  report.roles = RolesOf(model, set);
   return report;
 }
 

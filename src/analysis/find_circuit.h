@@ -52,7 +52,7 @@ struct CircuitReport {
   std::optional<DirectContributions> direct;  // of logit differences
   std::optional<HeadCircuit> heads;
   std::optional<EdgeCircuit> edges;
-  std::vector<std::string> roles;  // by node, what it does in words; empty where nobody said
+  std::vector<std::string> roles;  // by node, what heads do on the clean prompts (head_names.h)
 
   // Heads of the circuit that reaches 90 %, most important first: of the circuit of heads, or else
   // those in the circuit of edges.

@@ -101,6 +101,9 @@ int main(int argc, char** argv) {
   clearhead::cli::AddAttention(app);
   clearhead::cli::AddTasks(app);
   clearhead::cli::AddCircuit(app);
+  clearhead::cli::AddGrid(app);
+  clearhead::cli::AddHeads(app);
+  clearhead::cli::AddScatter(app);
   clearhead::cli::AddTrain(app);
   clearhead::cli::AddSparsify(app);
   clearhead::cli::AddBench(app);
