@@ -122,6 +122,7 @@ CircuitReport FindCircuit(const Gpt2& model, const TaskSet& set, const FindOptio
   CheckModelDoesTask(model, set);
   CircuitReport report{.config = model.config,
                        .task = set.name,
+                       .example = set.items[0].clean_text,
                        .metric = set.metric,
                        .items = static_cast<std::int64_t>(set.items.size()),
                        .skipped = set.skipped,

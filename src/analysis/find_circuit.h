@@ -44,6 +44,7 @@ struct CircuitReport {
   std::string model;  // what to call it
   Gpt2Config config;
   std::string task;
+  std::string example;  // the first clean prompt
   TaskMetric metric = TaskMetric::kLogitDifference;
   std::int64_t items = 0, skipped = 0;
   FindOptions options;

@@ -96,6 +96,10 @@ std::string Verdict(const CircuitReport& a, const CircuitReport& b, std::string_
 
 }  // namespace
 
+std::string CircuitFileName(std::size_t models, std::string_view model) {
+  return models == 1 ? "circuit.json" : fmt::format("circuit-{}.json", FileName(model));
+}
+
 Json CircuitsJson(std::span<const CircuitReport> reports) {
   if (reports.size() == 1) return CircuitJson(reports[0]);
   Json json = {{"schema", "clearhead.circuits/1"}, {"task", reports[0].task}};
@@ -111,7 +115,7 @@ void WriteCircuitFiles(std::span<const CircuitReport> reports, const fs::path& f
     const std::string suffix =
         reports.size() == 1 ? std::string() : fmt::format("-{}", FileName(report.model));
     if (reports.size() > 1) {
-      WriteJsonFile(folder / ("circuit" + suffix + ".json"), CircuitJson(report));
+      WriteJsonFile(folder / CircuitFileName(reports.size(), report.model), CircuitJson(report));
     }
     WriteJsonFile(folder / ("graph" + suffix + ".json"), GraphJson(report));
     if (report.heads) DrawCircuitDiagram(HeadDiagram(report), folder / ("heads" + suffix + ".svg"));

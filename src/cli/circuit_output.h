@@ -13,6 +13,9 @@ namespace clearhead::cli {
 // files of each carry its name: circuit-<model>.json beside a circuit.json with all of them.
 void WriteCircuitFiles(std::span<const CircuitReport> reports, const std::filesystem::path& folder);
 
+// The file with one model's circuit, of `models` that were searched.
+std::string CircuitFileName(std::size_t models, std::string_view model);
+
 // circuit.json's content.
 Json CircuitsJson(std::span<const CircuitReport> reports);
 

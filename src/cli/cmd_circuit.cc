@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <optional>
 
 #include "cli/circuit_output.h"
@@ -152,6 +153,24 @@ std::string CommandLine(const Options& o) {
   return line;
 }
 
+std::string Quoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// How to see the heads that were found.
+std::string GridCommand(const Options& o, std::span<const CircuitReport> reports,
+                        const std::filesystem::path& folder) {
+  std::string line = fmt::format("clearhead grid {}", fmt::join(o.models, " "));
+  for (const CircuitReport& report : reports) {
+    line += fmt::format(" --heads circuit:{}",
+                        (folder / CircuitFileName(reports.size(), report.model)).string());
+  }
+  return fmt::format("\nTo see these heads: {} --prompt {} --out {}\n", line,
+                     Quoted(reports[0].example), (folder / "grid.svg").string());
+}
+
 // Exact patching of all heads, and the same by running the whole model for every patch.
 void Benchmark(const Options& o) {
   Json list = Json::array();
@@ -160,33 +179,44 @@ void Benchmark(const Options& o) {
     for (const std::string& task : o.tasks) {
       const TaskSet set = SetOf(o, task, model.tokenizer);
       const std::vector<std::int64_t> heads = ResidualGraph(model.model.config).AllHeads();
-      const auto seconds = [](const auto& call) {
-        const auto start = std::chrono::steady_clock::now();
-        const NodeEffects effects = call();
-        return std::pair(
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
-            effects);
+      struct Timed {
+        double seconds, processor_seconds;
+        NodeEffects effects;
       };
-      const auto [fast, effects] = seconds([&] { return PatchNodes(model.model, set, heads, {}); });
-      const auto [plain, expected] =
-          seconds([&] { return PatchNodesByRerunning(model.model, set, heads, {}); });
+      const auto timed = [](const auto& call) {
+        const auto start = std::chrono::steady_clock::now();
+        const std::clock_t processor = std::clock();
+        NodeEffects effects = call();
+        const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+        const auto ticks = static_cast<double>(std::clock() - processor);
+        return Timed{wall.count(), ticks / CLOCKS_PER_SEC, std::move(effects)};
+      };
+      const Timed fast = timed([&] { return PatchNodes(model.model, set, heads, {}); });
+      const Timed plain = timed([&] { return PatchNodesByRerunning(model.model, set, heads, {}); });
       double worst = 0.0;
-      for (std::size_t i = 0; i < effects.effect.size(); ++i) {
-        worst = std::max(worst, std::abs(effects.effect[i] - expected.effect[i]));
+      for (std::size_t i = 0; i < fast.effects.effect.size(); ++i) {
+        worst = std::max(worst, std::abs(fast.effects.effect[i] - plain.effects.effect[i]));
       }
       list.push_back({{"model", model.label},
                       {"task", set.name},
                       {"prompts", set.items.size()},
                       {"heads", heads.size()},
                       {"threads", Threads()},
-                      {"patching_seconds", fast},
-                      {"rerunning_seconds", plain},
-                      {"times_faster", plain / fast},
+                      {"patching_seconds", fast.seconds},
+                      {"rerunning_seconds", plain.seconds},
+                      {"times_faster", plain.seconds / fast.seconds},
+                      {"patching_processor_seconds", fast.processor_seconds},
+                      {"rerunning_processor_seconds", plain.processor_seconds},
                       {"largest_difference", worst}});
       text += fmt::format(
-          "{}, {}: exact patching of {} heads on {} prompts: {:.2f} s; running the whole model for "
-          "every patch: {:.2f} s; {:.1f} x faster; largest difference of effects {:.1e}\n",
-          model.label, set.name, heads.size(), set.items.size(), fast, plain, plain / fast, worst);
+          "{}, {}: exact patching of {} heads on {} prompts: {:.2f} s ({:.2f} s of processor "
+          "time); "
+          "running the whole model for every patch: {:.2f} s ({:.2f} s); {:.1f} x faster ({:.1f} "
+          "x); "
+          "largest difference of effects {:.1e}\n",
+          model.label, set.name, heads.size(), set.items.size(), fast.seconds,
+          fast.processor_seconds, plain.seconds, plain.processor_seconds,
+          plain.seconds / fast.seconds, plain.processor_seconds / fast.processor_seconds, worst);
     }
   }
   o.common.json ? PrintJson(list) : Print(text);
@@ -214,7 +244,8 @@ void Run(const Options& given) {
         o.tasks.size() == 1 ? std::filesystem::path(o.out) : std::filesystem::path(o.out) / task;
     WriteCircuitFiles(reports, folder);
     documents.push_back(CircuitsJson(reports));
-    text += (text.empty() ? "" : "\n") + CircuitText(reports);
+    text += fmt::format("{}{}{}", text.empty() ? "" : "\n", CircuitText(reports),
+                        GridCommand(o, reports, folder));
     all.insert(all.end(), reports.begin(), reports.end());
   }
   if (!o.table.empty()) ReplaceSection(o.table, CircuitMarkdown(all, CommandLine(o)));

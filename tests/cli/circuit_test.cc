@@ -74,6 +74,9 @@ TEST_F(CircuitCommand, FindsTheBuiltCircuitAndWritesItsFiles) {
   EXPECT_EQ(json["at_90"], 2);
   EXPECT_EQ(FirstHeads(json), (std::set<std::string>{"L0H0", "L1H1"}));
   EXPECT_EQ(json["heads"].size(), 4u);
+  for (const Json& head : json["heads"]) {
+    EXPECT_TRUE(head["head"] != "L0H0" || head["role"] == "previous-token") << head["role"];
+  }
   EXPECT_EQ(json["edges"]["marks"][1]["pruned_size"], 3);
   for (const char* key : {"task", "metric", "ablation", "importance", "granularity", "faithfulness",
                           "random_baseline", "edge_scores"}) {
