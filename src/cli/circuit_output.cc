@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "cli/circuit_pictures.h"
 #include "core/error.h"
