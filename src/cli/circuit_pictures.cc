@@ -50,9 +50,8 @@ CircuitDiagram Diagram(const CircuitReport& report, const NodeSet& nodes,
         .row = RowOf(graph, node), .label = graph.NodeLabel(node), .aside = graph.IsMlp(node)};
     if (graph.IsHead(node) || graph.IsMlp(node)) {
       const double share = importance[at] / total;
-      box.note = report.roles[at].empty()
-                     ? fmt::format("{:.0f} %", 100.0 * share)
-                     : fmt::format("{} {:.0f} %", report.roles[at], 100.0 * share);
+      box.label += fmt::format("  {:.0f} %", 100.0 * share);
+      box.note = report.roles[at];
       box.strength = std::min(std::abs(share), 1.0);
       box.negative = share < 0.0;
     }
