@@ -1,4 +1,5 @@
-// clearhead compare A B --text F: two models on the same windows of one text.
+// clearhead compare A B --text F | --prompt S: two models on the same windows of one text, or on
+// prompts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "core/error.h"
 #include "core/progress.h"
 #include "model/compare.h"
+#include "model/predict.h"
 #include "text/token_stream.h"
 
 namespace clearhead::cli {
@@ -22,22 +24,19 @@ struct Options {
   CommonOptions common;
   GateFlags gates;
   std::string a, b, text;
+  std::vector<std::string> prompts;
   std::int64_t context = 0, tokens = 0;
 };
 
-// One sequence of ids for both models, or a refusal: losses over different tokens do not compare.
-std::vector<std::int32_t> EncodeForBoth(const Options& o, const std::filesystem::path& path_a,
-                                        const std::filesystem::path& path_b) {
-  const std::vector<std::int32_t> ids = EncodeFile(Tokenizer::Load(path_a), o.text);
-  const std::vector<std::int32_t> others = EncodeFile(Tokenizer::Load(path_b), o.text);
-  if (ids != others) {
-    const auto [at, other] = std::mismatch(ids.begin(), ids.end(), others.begin(), others.end());
-    Fail(
-        "'{}' and '{}' have different vocabularies: their tokens of '{}' differ from number {} on; "
-        "compare models with one tokenizer",
-        o.a, o.b, o.text, at - ids.begin());
-  }
-  return ids;
+// Losses over different tokens do not compare.
+void CheckSame(const Options& o, const std::vector<std::int32_t>& ids,
+               const std::vector<std::int32_t>& others, const std::string& source) {
+  if (ids == others) return;
+  const auto [at, other] = std::mismatch(ids.begin(), ids.end(), others.begin(), others.end());
+  Fail(
+      "'{}' and '{}' have different vocabularies: their tokens of '{}' differ from number {} on; "
+      "compare models with one tokenizer",
+      o.a, o.b, source, at - ids.begin());
 }
 
 Json SideJson(const std::string& name, const Evaluation& side) {
@@ -83,7 +82,46 @@ std::string Table(const Options& o, const Comparison& c) {
   return text;
 }
 
+// What both expect after each prompt, their losses on the prompt itself, and the edges it took.
+void ComparePrompts(const Options& o, const Gpt2& a, const Gpt2& b, const Tokenizer& tokenizer_a,
+                    const Tokenizer& tokenizer_b, const GateRun& gates) {
+  Json list = Json::array();
+  std::string text = fmt::format("A  {}\nB  {}\n", o.a, o.b);
+  for (const std::string& prompt : o.prompts) {
+    const std::vector<std::int32_t> ids = tokenizer_a.Encode(prompt);
+    CheckSame(o, ids, tokenizer_b.Encode(prompt), prompt);
+    Json item = {{"prompt", prompt}, {"tokens", ids.size()}};
+    text += fmt::format("\n{}\n", prompt);
+    for (const auto& [name, model] : {std::pair{"a", &a}, std::pair{"b", &b}}) {
+      Json side = {{"next", Json::array()}};
+      std::string line;
+      for (const auto& [id, probability] : PredictNext(*model, ids, 3, gates)) {
+        // Models may have more embeddings than the tokenizer has tokens.
+        const std::string token =
+            id < tokenizer_a.vocabulary_size() ? tokenizer_a.TokenText(id) : fmt::format("#{}", id);
+        side["next"].push_back({{"id", id}, {"token", token}, {"probability", probability}});
+        line += fmt::format("{:>14} {:4.1f} %", fmt::format("'{}'", token), 100.0 * probability);
+      }
+      if (ids.size() > 1) {
+        const Evaluation e = Evaluate(*model, ids, {.gates = gates});
+        side["loss"] = e.loss;
+        line += fmt::format("   loss {:.3f}", e.loss);
+        if (!e.open_edges.empty()) {
+          const EdgeTotals edges = TotalEdges(e);
+          AddEdgeFields(edges, &side);
+          line += fmt::format("   {} of {} edges", edges.open, edges.causal);
+        }
+      }
+      text += fmt::format("  {} {}\n", name[0] == 'a' ? 'A' : 'B', line);
+      item[name] = side;
+    }
+    list.push_back(item);
+  }
+  o.common.json ? PrintJson(list) : Print(text);
+}
+
 void Run(const Options& o) {
+  if (o.text.empty() == o.prompts.empty()) FailUsage("give --text or --prompt");
   const std::filesystem::path path_a = FindModel(o.a), path_b = FindModel(o.b);
   const Gpt2 a = LoadModel(path_a), b = LoadModel(path_b);
   if (a.config.vocabulary != b.config.vocabulary) {
@@ -95,7 +133,12 @@ void Run(const Options& o) {
   EvaluateOptions evaluate{.context = o.context,
                            .max_tokens = o.tokens,
                            .gates = o.gates.Resolve(a_gated ? a.config : b.config, o.common.seed)};
-  const std::vector<std::int32_t> tokens = EncodeForBoth(o, path_a, path_b);
+  const Tokenizer tokenizer_a = Tokenizer::Load(path_a), tokenizer_b = Tokenizer::Load(path_b);
+  if (!o.prompts.empty()) {
+    return ComparePrompts(o, a, b, tokenizer_a, tokenizer_b, evaluate.gates);
+  }
+  const std::vector<std::int32_t> tokens = EncodeFile(tokenizer_a, o.text);
+  CheckSame(o, tokens, EncodeFile(tokenizer_b, o.text), o.text);
   std::optional<Progress> bar;
   evaluate.progress = [&](std::int64_t done, std::int64_t total) {
     if (!bar) bar.emplace("compare", total, "tok");
@@ -135,7 +178,9 @@ void AddCompare(CLI::App& app) {
       "clearhead compare gpt2 gpt2-sparse --text book.txt --context 512", options, Run);
   command->add_option("A", options->a, "Folder or name of a model")->required();
   command->add_option("B", options->b, "The other")->required();
-  command->add_option("--text", options->text, "The text, UTF-8")->required();
+  command->add_option("--text", options->text, "The text, UTF-8");
+  command->add_option("--prompt", options->prompts,
+                      "Prompts instead: the likeliest next tokens, loss and edges on each");
   command
       ->add_option("--context", options->context,
                    "Window length (default: the fewer positions of the two)")

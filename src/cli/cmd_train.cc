@@ -28,7 +28,7 @@ struct Options {
   CommonOptions common;
   std::int64_t layers = 6, heads = 8, width = 256, vocabulary = 4096;
   std::vector<std::string> texts;
-  std::string valid, out, tokenizer, precision = "auto";
+  std::string valid, out, tokenizer, from, precision = "auto";
   RunLength length;
   std::int64_t warmup = -1;
   TrainOptions train;
@@ -41,6 +41,7 @@ std::vector<fs::path> Paths(const std::vector<std::string>& names) {
 
 // The tokenizer of another model, the one this run made before, or a new one learned from the text.
 Tokenizer MakeTokenizer(const Options& o) {
+  if (!o.from.empty()) return Tokenizer::Load(FindModel(o.from));
   if (!o.tokenizer.empty()) return Tokenizer::Load(FindModel(o.tokenizer));
   if (o.train.resume) return Tokenizer::Load(o.out);
   std::vector<std::string> texts;
@@ -62,6 +63,28 @@ Gpt2Config MakeConfig(const Options& o, std::int64_t vocabulary) {
                     .positions = o.train.shape.context,
                     .inner = 4 * o.width};
   return config;
+}
+
+// Fresh weights, or those of another model to go on with.
+Gpt2 StartModel(const Options& o, const Tokenizer& tokenizer) {
+  if (o.from.empty()) {
+    Gpt2Config config = MakeConfig(o, tokenizer.vocabulary_size());
+    config.end_of_text = tokenizer.end_of_text();
+    return RandomModel(config, o.common.seed);
+  }
+  Gpt2 model = LoadModel(FindModel(o.from));
+  if (model.config.attention != AttentionKind::kSoftmax) {
+    Fail("'{}' is gated; train goes on with dense models only", o.from);
+  }
+  if (o.train.shape.context > model.config.positions) {
+    Fail("--context {}: '{}' has {} positions", o.train.shape.context, o.from,
+         model.config.positions);
+  }
+  if (tokenizer.vocabulary_size() > model.config.vocabulary) {
+    Fail("'{}': its tokenizer has {} tokens, the model only {}", o.from,
+         tokenizer.vocabulary_size(), model.config.vocabulary);
+  }
+  return model;
 }
 
 Json PlanJson(const Gpt2Config& config, const StepShape& shape) {
@@ -135,8 +158,8 @@ void Run(const Options& given) {
       o.valid.empty() ? std::vector<std::int32_t>() : EncodeFile(tokenizer, o.valid);
   CheckLongEnough(train, o.train.shape.context);
   if (o.lines) o.train.starts = LineStarts(tokenizer, train);
-  Gpt2Config config = MakeConfig(o, tokenizer.vocabulary_size());
-  config.end_of_text = tokenizer.end_of_text();
+  const Gpt2 start = StartModel(o, tokenizer);
+  const Gpt2Config& config = start.config;
   MakeDirectory(o.out);
   tokenizer.Save(o.out);
 
@@ -153,8 +176,7 @@ void Run(const Options& given) {
         fmt::format("step {}/{} loss {:.4f}{}", p.step, p.steps, p.loss,
                     p.valid_loss ? fmt::format(" valid {:.4f}", *p.valid_loss) : std::string()));
   };
-  const TrainResult result =
-      Train(RandomModel(config, o.common.seed), train, valid, o.train, o.out, callbacks);
+  const TrainResult result = Train(start, train, valid, o.train, o.out, callbacks);
   bar.reset();
   if (!result.finished) {
     throw Interrupted(fmt::format(
@@ -193,17 +215,24 @@ void AddTrain(CLI::App& app) {
   command->add_option("--valid", o.valid, "Text file for the validation loss");
   command->add_option("--out", o.out, "Folder for the model, its metrics and checkpoints");
   o.length.Add(command);
-  command->add_option("--layers", o.layers, "Blocks (default: 6)")->check(CLI::Range(1, 4096));
-  command->add_option("--heads", o.heads, "Heads per block (default: 8)")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--width", o.width, "Width of the residual stream (default: 256)")
-      ->check(CLI::Range(1, 1 << 18));
+  CLI::Option* layers =
+      command->add_option("--layers", o.layers, "Blocks (default: 6)")->check(CLI::Range(1, 4096));
+  CLI::Option* heads = command->add_option("--heads", o.heads, "Heads per block (default: 8)")
+                           ->check(CLI::Range(1, 4096));
+  CLI::Option* width =
+      command->add_option("--width", o.width, "Width of the residual stream (default: 256)")
+          ->check(CLI::Range(1, 1 << 18));
   command->add_option("--context", o.train.shape.context, "Tokens per sequence (default: 256)")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--vocab", o.vocabulary, "Tokens of the vocabulary to learn (default: 4096)")
-      ->check(CLI::Range(257, 1 << 24));
-  command->add_option("--tokenizer", o.tokenizer,
-                      "Use this model's tokenizer instead of learning one");
+  CLI::Option* vocabulary =
+      command
+          ->add_option("--vocab", o.vocabulary, "Tokens of the vocabulary to learn (default: 4096)")
+          ->check(CLI::Range(257, 1 << 24));
+  CLI::Option* tokenizer = command->add_option(
+      "--tokenizer", o.tokenizer, "Use this model's tokenizer instead of learning one");
+  CLI::Option* from = command->add_option(
+      "--from", o.from, "Go on with this dense model's weights, shape and tokenizer");
+  for (CLI::Option* option : {layers, heads, width, vocabulary, tokenizer}) from->excludes(option);
   command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")
       ->check(positive);
   command

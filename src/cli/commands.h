@@ -5,6 +5,9 @@
 
 namespace clearhead::cli {
 
+// All of them, in the order of the help.
+void AddCommands(CLI::App& app);
+
 void AddInfo(CLI::App& app);
 void AddTokenize(CLI::App& app);
 void AddCapture(CLI::App& app);

@@ -92,21 +92,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "clearhead " CLEARHEAD_VERSION);
   app.require_subcommand(1);
   app.footer("Start with: clearhead info\nEvery command has --help with an example.");
-  clearhead::cli::AddInfo(app);
-  clearhead::cli::AddTokenize(app);
-  clearhead::cli::AddCapture(app);
-  clearhead::cli::AddEval(app);
-  clearhead::cli::AddCompare(app);
-  clearhead::cli::AddGenerate(app);
-  clearhead::cli::AddAttention(app);
-  clearhead::cli::AddTasks(app);
-  clearhead::cli::AddCircuit(app);
-  clearhead::cli::AddGrid(app);
-  clearhead::cli::AddHeads(app);
-  clearhead::cli::AddScatter(app);
-  clearhead::cli::AddTrain(app);
-  clearhead::cli::AddSparsify(app);
-  clearhead::cli::AddBench(app);
+  clearhead::cli::AddCommands(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -50,8 +50,10 @@ double SlackAt(const SparsifyOptions& o, std::int64_t step) {
 
 SparseQuality Measure(const Gpt2& model, std::span<const std::int32_t> valid,
                       const SparsifyOptions& o) {
-  const Evaluation e =
-      Evaluate(model, valid, {.context = o.shape.context, .max_tokens = o.eval_tokens});
+  const Evaluation e = Evaluate(model, valid,
+                                {.context = o.shape.context,
+                                 .max_tokens = o.eval_tokens,
+                                 .gates = {.sum_probabilities = false}});
   double open = 0.0;
   for (const std::int64_t edges : e.open_edges) open += static_cast<double>(edges);
   const double heads = static_cast<double>(std::max<std::size_t>(e.open_edges.size(), 1));

@@ -106,5 +106,26 @@ TEST_F(CompareCommand, RefusesWhatItCannotDo) {
                 {folder_ / "dense", folder_ / "other", "different vocabularies"});
 }
 
+TEST(CompareCommand, PromptsSideBySide) {
+  const TemporaryFolder folder;
+  MakeSmallModel(folder / "a");
+  MakeSmallModel(folder / "b", /*gated=*/true);
+  const std::string a = folder / "a", b = folder / "b";
+  const Json json = SucceedJson({"compare", a, b, "--prompt", "The cat sat on", "--prompt", "The"});
+  ASSERT_EQ(json.size(), 2u);
+  for (const char* side : {"a", "b"}) {
+    const Json& next = json[0][side]["next"];
+    ASSERT_EQ(next.size(), 3u);
+    EXPECT_GE(next[0]["probability"].get<double>(), next[1]["probability"].get<double>());
+    // The first is what greedy decoding says.
+    const Json text = SucceedJson(
+        {"generate", side[0] == 'a' ? a : b, "--prompt", "The cat sat on", "--max-new", "1"});
+    EXPECT_EQ(text["ids"].back(), next[0]["id"]);
+  }
+  EXPECT_FALSE(json[0]["a"].contains("open_edges"));
+  EXPECT_TRUE(json[0]["b"].contains("open_edges"));
+  ExpectFailure({"compare", a, b}, 2, {"--text", "--prompt"});
+}
+
 }  // namespace
 }  // namespace clearhead

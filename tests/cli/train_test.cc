@@ -63,6 +63,40 @@ TEST(TrainCommand, TrainsAModelThatTheOtherCommandsTake) {
       "The cat sat on the\n");
 }
 
+TEST(TrainCommand, GoesOnFromAnotherModel) {
+  const TemporaryFolder folder;
+  const Json first =
+      SucceedJson(TrainArguments(folder, "model", {"--steps", "60", "--lr", "0.01"}));
+  const std::vector<std::string> more = {"train",
+                                         "--from",
+                                         folder / "model",
+                                         "--text",
+                                         folder / "text.txt",
+                                         "--valid",
+                                         folder / "text.txt",
+                                         "--batch",
+                                         "4",
+                                         "--context",
+                                         "24",
+                                         "--threads",
+                                         "1",
+                                         "--out",
+                                         folder / "more"};
+  const auto with = [&](std::vector<std::string> end) {
+    end.insert(end.begin(), more.begin(), more.end());
+    return end;
+  };
+  const Json second = SucceedJson(with({"--steps", "60", "--lr", "0.01"}));
+  EXPECT_EQ(second["parameters"], first["parameters"]);
+  EXPECT_LT(second["valid_loss"].get<double>(), first["valid_loss"].get<double>());
+  // A vanishing rate leaves the model where it was.
+  std::vector<std::string> still = with({"--steps", "1", "--lr", "1e-12"});
+  *std::find(still.begin(), still.end(), folder / "more") = folder / "still";
+  EXPECT_NEAR(SucceedJson(still)["valid_loss"].get<double>(), first["valid_loss"].get<double>(),
+              1e-6);
+  ExpectFailure(with({"--steps", "1", "--layers", "3"}), 2, {"--from", "--layers"});
+}
+
 TEST(TrainCommand, CtrlCSavesAndResumeEndsWithTheSameBytes) {
   const TemporaryFolder folder;
   const std::vector<std::string> length = {"--steps", "400"};

@@ -1,0 +1,23 @@
+#include "cli/commands.h"
+
+namespace clearhead::cli {
+
+void AddCommands(CLI::App& app) {
+  AddInfo(app);
+  AddTokenize(app);
+  AddCapture(app);
+  AddEval(app);
+  AddCompare(app);
+  AddGenerate(app);
+  AddAttention(app);
+  AddGrid(app);
+  AddHeads(app);
+  AddScatter(app);
+  AddTasks(app);
+  AddCircuit(app);
+  AddTrain(app);
+  AddSparsify(app);
+  AddBench(app);
+}
+
+}  // namespace clearhead::cli
