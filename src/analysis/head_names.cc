@@ -202,6 +202,8 @@ HeadName NameHead(const HeadStatistics& s) {
     next += name.score - name.parts.back().score;  // so that the margin is that of the weakest part
   }
   name.margin = std::max(0.0, name.score - next);
+  name.score =
+      std::min(1.0, name.score);  // parts may share cells: the own token is also a near one
   name.name = Called(name.kind, name.offset);
   if (name.kind == HeadKind::kHybrid) {
     std::vector<std::string> parts;

@@ -36,7 +36,7 @@ struct HeadPart {
 struct HeadName {
   HeadKind kind = HeadKind::kOther;
   std::string name;                // "offset-3 diagonal", "hybrid (first-token + previous-token)"
-  double score = 0;                // of the kind; of a hybrid, the sum over its parts
+  double score = 0;                // of the kind; of a hybrid, the sum over its parts, at most 1
   double margin = 0;               // to the strongest pattern that is not in the name; 0: a toss-up
   std::string sentence;            // one plain sentence
   std::int64_t offset = 0;         // of kOffset

@@ -22,6 +22,8 @@ constexpr double kTickPitch = 6.5;  // least room for one token
 constexpr double kTickGap = 2;
 constexpr double kBarWidth = 96, kBarHeight = 6, kBarRoom = 26;
 constexpr int kMaxBalanced = 16;
+// Of reduced maps: half a point is the thinnest line that prints well.
+constexpr double kCellsPerPoint = 2;
 
 constexpr Color kPanelFill = Color::Hex(0xf4f6f9);
 constexpr Color kPanelLine = Color::Hex(0xaab4c2);
@@ -79,11 +81,19 @@ void DrawMark(Canvas* canvas, const HeadMap& map, const Rectangle& area, const G
   canvas->StrokeRectangle({x - size / 2, y - size / 2, size, size}, {kMark, 0.9});
 }
 
+// Outside the map: a line on its edge would cover the first column, where the sinks are.
+void DrawFrame(Canvas* canvas, const Rectangle& area) {
+  constexpr double kLine = 0.5;
+  canvas->StrokeRectangle(
+      {area.x - kLine / 2, area.y - kLine / 2, area.width + kLine, area.height + kLine},
+      {kMapLine, kLine});
+}
+
 void DrawMap(Canvas* canvas, const HeadGrid& grid, const GridLayout& layout, const HeadMap& map,
              const Rectangle& area) {
   const auto cells = static_cast<int>(map.cells);
   canvas->Image(area, cells, cells, MapPixels(map, grid.gamma));
-  canvas->StrokeRectangle(area, {kMapLine, 0.5});
+  DrawFrame(canvas, area);
   const double size = LabelSize(layout.side);
   TextStyle style{.size = size, .color = theme::kInk, .align_x = AlignX::kRight};
   if (layout.labels_inside) {
@@ -200,7 +210,7 @@ GridLayout LayoutGrid(const HeadGrid& grid, const std::vector<std::size_t>& maps
     side = std::floor(std::clamp(side, kMinSide, kMaxSide));
   }
   layout.side = side;
-  layout.max_cells = static_cast<std::int64_t>(side * kGridPngScale);
+  layout.max_cells = static_cast<std::int64_t>(side * kCellsPerPoint);
   const double gap = Gap(side);
   const double label_room = layout.labels_inside ? 0 : std::ceil(1.3 * LabelSize(side));
   const double tick_room = grid.ticks ? LongestTick(grid, layout.tick_size) + 2 * kTickGap : 0;
