@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/edge_fields.h"
 #include "cli/gate_options.h"
 #include "cli/numbers.h"
 #include "core/progress.h"
@@ -24,20 +25,13 @@ struct Options {
 };
 
 void AddGateFields(const Gpt2Config& config, const Evaluation& result, bool per_head, Json* json) {
-  std::int64_t open = 0;
-  for (const std::int64_t edges : result.open_edges) open += edges;
-  const auto heads = static_cast<std::int64_t>(result.open_edges.size());
-  const double causal = static_cast<double>(result.causal_edges);
-  (*json)["open_edges"] = open;
-  (*json)["causal_edges"] = result.causal_edges * heads;
-  (*json)["edge_fraction"] = static_cast<double>(open) / (causal * static_cast<double>(heads));
-  (*json)["edges_per_query"] =
-      static_cast<double>(open) / static_cast<double>(result.tokens * heads);
+  AddEdgeFields(TotalEdges(result), json);
   if (!per_head) return;
   Json list = Json::array();
-  for (std::int64_t i = 0; i < heads; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    list.push_back({{"head", fmt::format("L{}H{}", i / config.heads, i % config.heads)},
+  const double causal = static_cast<double>(result.causal_edges);
+  for (std::size_t at = 0; at < result.open_edges.size(); ++at) {
+    const auto head = static_cast<std::int64_t>(at);
+    list.push_back({{"head", fmt::format("L{}H{}", head / config.heads, head % config.heads)},
                     {"open_edges", result.open_edges[at]},
                     {"edge_fraction", static_cast<double>(result.open_edges[at]) / causal},
                     {"edges_per_query", static_cast<double>(result.open_edges[at]) /
@@ -50,7 +44,8 @@ void AddGateFields(const Gpt2Config& config, const Evaluation& result, bool per_
 void Run(const Options& options) {
   const std::filesystem::path path = FindModel(options.model);
   const Gpt2 model = LoadModel(path);
-  const GateRun gates = options.gates.Resolve(model.config, options.common.seed);
+  GateRun gates = options.gates.Resolve(model.config, options.common.seed);
+  gates.sum_probabilities = options.per_head;
   const Tokenizer tokenizer = Tokenizer::Load(path);
   const std::vector<std::int32_t> tokens = EncodeFile(tokenizer, options.text);
 

@@ -36,6 +36,7 @@ void Run(const Options& options) {
   generate.seed = options.common.seed;
   generate.stop_token = model.config.end_of_text;
   generate.gates = options.gates.Resolve(model.config, options.common.seed);
+  generate.gates.sum_probabilities = false;
 
   std::vector<std::int32_t> prompt =
       from_ids ? ParseIds(options.ids) : tokenizer->Encode(options.prompt);

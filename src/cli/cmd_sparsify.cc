@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   CommonOptions common;
-  std::string model, valid, out, precision = "auto";
+  std::string model, valid, out, logits, precision = "auto", part = "all";
   std::vector<std::string> texts;
   RunLength length;
   SparsifyOptions sparsify;
@@ -39,6 +39,11 @@ struct Texts {
 // Without --valid the last tenth of the text is held out.
 Texts ReadTexts(const Options& o, const Tokenizer& tokenizer) {
   Texts texts;
+  if (o.sparsify.stored != nullptr) {
+    texts.train = o.sparsify.stored->ids();
+    texts.valid = EncodeFile(tokenizer, o.valid);
+    return texts;
+  }
   texts.train = EncodeFiles(tokenizer, std::vector<fs::path>(o.texts.begin(), o.texts.end()));
   if (!o.valid.empty()) {
     texts.valid = EncodeFile(tokenizer, o.valid);
@@ -92,6 +97,17 @@ void Run(const Options& given) {
     Fail("'{}' is gated already; sparsify starts from a dense model", path.string());
   }
   SparsifyOptions& s = o.sparsify;
+  if (o.texts.empty() == o.logits.empty()) FailUsage("give --text, or --logits with --valid");
+  if (!o.logits.empty() && o.valid.empty()) FailUsage("--logits needs --valid, a text");
+  s.optimizer.part = ParseTrainedPart(o.part);
+  std::optional<StoredLogits> stored;
+  if (!o.logits.empty()) {
+    stored.emplace(o.logits, dense.config);
+    s.stored = &*stored;
+    if (s.shape.context != 0) FailUsage("--context: with --logits it is the length stored there");
+    s.shape.context = stored->length() - 1;  // the last token is only a target
+    for (std::int64_t i = 0; i < stored->sequences(); ++i) s.starts.push_back(i * stored->length());
+  }
   if (s.shape.context == 0) s.shape.context = std::min<std::int64_t>(dense.config.positions, 256);
   if (s.shape.context > dense.config.positions) {
     Fail("--context {}: the model has {} positions", s.shape.context, dense.config.positions);
@@ -112,7 +128,7 @@ void Run(const Options& given) {
   const Texts texts = ReadTexts(o, tokenizer);
   CheckLongEnough(texts.train, s.shape.context);
   CheckLongEnough(texts.valid, s.shape.context);
-  if (o.lines) s.starts = LineStarts(tokenizer, texts.train);
+  if (o.lines && !stored) s.starts = LineStarts(tokenizer, texts.train);
   MakeDirectory(o.out);
 
   InterruptGuard interrupt;
@@ -152,6 +168,7 @@ void Run(const Options& given) {
   const Json json = {{"out", o.out},
                      {"dense_loss", r.dense_loss},
                      {"tolerance", s.tolerance},
+                     {"trained", ToText(s.optimizer.part)},
                      {"best", QualityJson(*r.best)},
                      {"last", QualityJson(r.last)},
                      {"context", s.shape.context},
@@ -180,7 +197,10 @@ void AddSparsify(CLI::App& app) {
                  options, Run);
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("MODEL", o.model, "Folder or name of a dense model")->required();
-  command->add_option("--text", o.texts, "Text files to train on")->required();
+  command->add_option("--text", o.texts, "Text files to train on");
+  command->add_option("--logits", o.logits,
+                      "Train on the sequences of this file instead, against the dense model's "
+                      "logits stored there (ids, logits: as `capture` writes them)");
   command->add_option("--valid", o.valid,
                       "Text file for the constraint (default: the last tenth of the text)");
   command->add_option("--out", o.out, "Folder for the sparse model, its metrics and checkpoints")
@@ -220,6 +240,8 @@ void AddSparsify(CLI::App& app) {
       ->check(CLI::Range(0.0, 0.9999));
   command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")
       ->check(NonNegativeNumber());
+  command->add_option("--train", o.part,
+                      "What may change: all (default), attention, qk, or lora:R (merged on save)");
   command
       ->add_option("--eval-every", s.eval_every,
                    "Steps between validations (default: twenty in the run)")

@@ -9,6 +9,7 @@ void AddInfo(CLI::App& app);
 void AddTokenize(CLI::App& app);
 void AddCapture(CLI::App& app);
 void AddEval(CLI::App& app);
+void AddCompare(CLI::App& app);
 void AddGenerate(CLI::App& app);
 void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app);
@@ -17,5 +18,6 @@ void AddAttention(CLI::App& app);
 void AddGrid(CLI::App& app);
 void AddHeads(CLI::App& app);
 void AddScatter(CLI::App& app);
+void AddTasks(CLI::App& app);
 
 }  // namespace clearhead::cli

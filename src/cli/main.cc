@@ -96,11 +96,13 @@ int main(int argc, char** argv) {
   clearhead::cli::AddTokenize(app);
   clearhead::cli::AddCapture(app);
   clearhead::cli::AddEval(app);
+  clearhead::cli::AddCompare(app);
   clearhead::cli::AddGenerate(app);
   clearhead::cli::AddAttention(app);
   clearhead::cli::AddGrid(app);
   clearhead::cli::AddHeads(app);
   clearhead::cli::AddScatter(app);
+  clearhead::cli::AddTasks(app);
   clearhead::cli::AddTrain(app);
   clearhead::cli::AddSparsify(app);
   clearhead::cli::AddBench(app);

@@ -65,7 +65,8 @@ struct Layer {
   }
   GateStatistics statistics() const {
     const std::int64_t at = layer * pass.batch * pass.config().heads;
-    return {activations.open_edges.data() + at, activations.gate_probability_sum.data() + at};
+    return {activations.open_edges.data() + at,
+            pass.gates.sum_probabilities ? activations.gate_probability_sum.data() + at : nullptr};
   }
   // d loss / d sigmoid(g) of every pair: the penalty is a mean over layers, sequences, heads and
   // pairs.

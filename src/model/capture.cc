@@ -61,6 +61,10 @@ CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, s
   Buffer<float> gradient_values;
   float loss = 0.0f;
   std::vector<TensorToWrite> tensors = {
+      {.name = "ids",
+       .dtype = DType::kI32,
+       .shape = {batch, length},
+       .raw = std::as_bytes(std::span(ids))},
       {.name = "logits", .shape = {batch, length, config.vocabulary}, .data = logits.data()}};
   for (const auto& [id, tensor] : recorder.values()) {
     tensors.push_back(

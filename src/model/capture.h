@@ -24,7 +24,7 @@ struct CaptureResult {
   std::int64_t bytes = 0;
 };
 
-// ids [B,T]. Writes `logits` [B,T,V] and the taps by name, batch first, fp32.
+// ids [B,T]. Writes `ids` (I32), `logits` [B,T,V] and the taps by name, batch first, fp32.
 CaptureResult Capture(const Gpt2& model, const std::vector<std::int32_t>& ids, std::int64_t batch,
                       const CaptureOptions& options, const std::filesystem::path& out);
 

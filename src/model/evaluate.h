@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "model/activations.h"
 #include "model/pass.h"
 
 namespace clearhead {
@@ -30,7 +31,8 @@ struct Evaluation {
   std::int64_t context = 0;
   double seconds = 0.0;
   std::vector<double> window_losses;  // mean loss of each window, in order
-  // Gated models, [layer*heads + head]: open gates and sum of gate probabilities over all windows.
+  // Gated models, [layer*heads + head]: open gates and sum of gate probabilities over all windows
+  // (the latter empty unless gates.sum_probabilities).
   std::vector<std::int64_t> open_edges;
   std::vector<double> gate_probability;
   std::int64_t causal_edges = 0;  // causal pairs of one head over all windows
@@ -38,5 +40,42 @@ struct Evaluation {
 
 Evaluation Evaluate(const Gpt2& model, std::span<const std::int32_t> tokens,
                     const EvaluateOptions& options);
+
+// All heads together.
+struct EdgeTotals {
+  std::int64_t open = 0, causal = 0;
+  double fraction = 0.0;   // open / causal
+  double per_query = 0.0;  // keys that a query of a head reads, on average
+};
+EdgeTotals TotalEdges(const Evaluation& evaluation);
+
+// ---- The parts of Evaluate, for those who run two models over the same windows ----
+
+// Windows of one length that go through the model together.
+struct WindowGroup {
+  std::int64_t first_window;
+  std::int64_t first;  // input token of the first window; the others follow
+  std::int64_t windows;
+  std::int64_t length;
+};
+struct WindowPlan {
+  std::int64_t context = 0;
+  std::int64_t predictions = 0;
+  std::vector<WindowGroup> groups;  // full windows several at a time, then the rest by itself
+};
+
+// Refuses a stream without a prediction, a context beyond the positions and ids outside the
+// vocabulary.
+WindowPlan PlanWindows(const Gpt2Config& config, std::span<const std::int32_t> tokens,
+                       const EvaluateOptions& options);
+
+// Buffers for the windows of a group.
+Activations ActivationsFor(const Gpt2Config& config, const WindowGroup& group);
+
+// The pass over a group. Noise of sampled gates belongs to the window, however windows are grouped.
+Pass PassOver(const Gpt2& model, const WindowGroup& group, const GateRun& gates);
+
+// Adds the windows of a pass whose losses [R] are in the activations, and their gates.
+void AddWindows(const Pass& pass, const Activations& activations, Evaluation* result);
 
 }  // namespace clearhead

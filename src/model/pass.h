@@ -30,6 +30,8 @@ struct GateRun {
   GateMode mode = GateMode::kHard;
   NoiseCoordinates noise = {};     // of sampled gates; the layer is filled in
   const float* uniform = nullptr;  // stored noise [L,B,H,T,T] instead of hashed (tests)
+  // Sum sigmoid(gate logit) per head too. Who does not read it saves a division per pair.
+  bool sum_probabilities = true;
   // Backward adds the gradient of penalty_weight * mean over layers, sequences, heads and causal
   // pairs of sigmoid(gate logit).
   float penalty_weight = 0.0f;

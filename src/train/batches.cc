@@ -37,7 +37,8 @@ void Batches::StartEpoch(std::int64_t epoch) {
   for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
 }
 
-std::int64_t Batches::Start(std::int64_t sample) const {
+std::int64_t Batches::Start(std::int64_t sample) {
+  if (sample / samples_ != epoch_) StartEpoch(sample / samples_);
   const auto place = static_cast<std::size_t>(order_[static_cast<std::size_t>(sample % samples_)]);
   if (!starts_.empty()) return starts_[place];
   const std::uint64_t jitter = HashCoordinates(seed_, {1, static_cast<std::uint64_t>(sample)});
@@ -50,9 +51,7 @@ std::int64_t Batches::Start(std::int64_t sample) const {
 void Batches::Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs,
                    std::int32_t* targets) {
   for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t sample = first + b;
-    if (sample / samples_ != epoch_) StartEpoch(sample / samples_);
-    const std::int32_t* from = tokens_.data() + Start(sample);
+    const std::int32_t* from = tokens_.data() + Start(first + b);
     std::copy(from, from + context_, inputs + b * context_);
     std::copy(from + 1, from + context_ + 1, targets + b * context_);
   }

@@ -24,11 +24,13 @@ class Batches {
   // Fills inputs and targets [batch, context] with samples first .. first+batch-1.
   void Fill(std::int64_t first, std::int64_t batch, std::int32_t* inputs, std::int32_t* targets);
 
+  // Where in the stream a sample starts.
+  std::int64_t Start(std::int64_t sample);
+
   std::int64_t samples_per_epoch() const { return samples_; }
 
  private:
   void StartEpoch(std::int64_t epoch);
-  std::int64_t Start(std::int64_t sample) const;
 
   std::span<const std::int32_t> tokens_;
   std::int64_t context_;

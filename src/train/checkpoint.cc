@@ -88,7 +88,7 @@ void SaveCheckpoint(const fs::path& folder, Optimizer& optimizer, const Checkpoi
   };
   const std::int64_t counters[] = {state.step, optimizer.steps()};
   const std::vector<TensorToWrite> tensors = {
-      flat("weights", optimizer.weights()),
+      flat("weights", optimizer.trained()),
       flat("first_moment", optimizer.first_moment()),
       flat("second_moment", optimizer.second_moment()),
       {.name = "counters",
@@ -124,7 +124,7 @@ CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Optim
   state.settings = ParseJson(stored->second, path.string());
   if (!state.settings.is_object()) Fail("{}: its settings are not an object", path.string());
   CompareSettings(state.settings, settings, path.string());
-  ReadFlat(file, "weights", optimizer.weights());
+  ReadFlat(file, "weights", optimizer.trained());
   ReadFlat(file, "first_moment", optimizer.first_moment());
   ReadFlat(file, "second_moment", optimizer.second_moment());
   const auto counters = ReadRaw<std::int64_t>(file, "counters", DType::kI64);
@@ -132,7 +132,7 @@ CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Optim
     Fail("{}: its counters make no sense", path.string());
   }
   state.step = counters[0];
-  optimizer.set_steps(counters[1]);
+  optimizer.Restored(counters[1]);
   state.run = ReadRaw<double>(file, "run", DType::kF64);
   return state;
 }

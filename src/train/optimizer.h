@@ -1,13 +1,16 @@
 // The optimiser: fp32 master weights, gradients and moments in one block each, walked by the
-// parameter table.
+// parameter table. A part of the parameters may be frozen, or trained through thin factors.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/buffer.h"
 #include "kernels/adamw.h"
 #include "model/model.h"
+#include "train/lora.h"
+#include "train/trained_part.h"
 
 namespace clearhead {
 
@@ -18,6 +21,7 @@ struct OptimizerOptions {
   float weight_decay = 0.1f;      // of matrices; biases and norms never decay
   bool decay_everything = false;  // torch.optim.AdamW's default, for comparison
   float clip_norm = 1.0f;         // largest global gradient norm; 0 switches clipping off
+  TrainedPart part = {};          // without weight decay if it is not everything
 };
 
 class Optimizer {
@@ -25,23 +29,24 @@ class Optimizer {
   // Starts from the weights of `start`, copied.
   Optimizer(const Gpt2& start, const OptimizerOptions& options);
 
-  // The model being trained; its weights are weights().
+  // The model being trained.
   const Gpt2& model() const { return model_; }
   Gpt2Tensors<float>& gradients() { return gradient_tensors_; }
 
-  // Norm of the accumulated gradients.
-  double GradientNorm() const;
+  // Norm of the accumulated gradients of what is trained; the others are cleared.
+  double GradientNorm();
 
   // Clips by `norm` (as returned above), steps, and clears the gradients.
   void Step(double lr, double norm);
 
   std::int64_t steps() const { return steps_; }
 
-  // Everything a checkpoint must hold.
-  std::span<float> weights() { return weights_.span(); }
+  // Everything a checkpoint must hold: the weights, or LoRA's factors.
+  std::span<float> trained() { return lora_ ? factors_.span() : weights_.span(); }
   std::span<float> first_moment() { return first_.span(); }
   std::span<float> second_moment() { return second_.span(); }
-  void set_steps(std::int64_t steps) { steps_ = steps; }
+  // To be called when the above have been filled from a checkpoint.
+  void Restored(std::int64_t steps);
 
  private:
   struct Segment {
@@ -49,10 +54,13 @@ class Optimizer {
     bool decays;
   };
   OptimizerOptions options_;
-  Buffer<float> weights_, gradients_, first_, second_;
-  std::vector<Segment> segments_;  // runs of tensors with equal decay
+  std::optional<Lora> lora_;
+  Buffer<float> weights_, gradients_;  // of the whole model
+  Buffer<float> factors_, d_factors_;  // LoRA's
+  Buffer<float> first_, second_;       // moments of what is trained
+  std::vector<Segment> segments_;      // runs of trained values with equal decay
   Gpt2 model_;
-  Gpt2Tensors<float> gradient_tensors_;
+  Gpt2Tensors<float> weight_tensors_, gradient_tensors_;
   std::int64_t steps_ = 0;
 };
 

@@ -1,12 +1,13 @@
 // What a checkpoint remembers of a run's settings, so that a resumed one can be held to them.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 
 #include "core/json.h"
 #include "core/random.h"
-#include "model/config.h"
+#include "model/model.h"
 #include "train/step.h"
 
 namespace clearhead {
@@ -15,6 +16,17 @@ inline std::uint64_t TokensFingerprint(std::span<const std::int32_t> tokens) {
   std::uint64_t hash = tokens.size();
   for (const std::int32_t token : tokens)
     hash = Mix64(hash ^ static_cast<std::uint64_t>(token)) + 1;
+  return hash;
+}
+
+inline std::uint64_t WeightsFingerprint(const Gpt2& model) {
+  std::uint64_t hash = 0;
+  Gpt2Tensors<const float> weights = model.weights;
+  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* values) {
+    for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
+      hash = Mix64(hash ^ std::bit_cast<std::uint32_t>(values[i])) + 1;
+    }
+  });
   return hash;
 }
 

@@ -1,30 +1,23 @@
 #include "train/sparsify.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/random.h"
 #include "model/evaluate.h"
 #include "train/checkpoint.h"
-#include "train/health.h"
-#include "train/metrics_log.h"
+#include "train/run_loop.h"
 #include "train/run_settings.h"
 
 namespace clearhead {
 namespace {
-using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-Json Settings(const Gpt2Config& config, std::span<const std::int32_t> train,
+Json Settings(const Gpt2& start, std::span<const std::int32_t> train,
               std::span<const std::int32_t> valid, const SparsifyOptions& o) {
-  Json json = StepSettings(config, train, o.shape);
-  json.update({{"valid_hash", TokensFingerprint(valid)},
+  Json json = StepSettings(start.config, train, o.shape);
+  json.update({{"dense_hash", WeightsFingerprint(start)},
+               {"trained", ToText(o.optimizer.part)},
+               {"stored_logits", o.stored != nullptr},
+               {"valid_hash", TokensFingerprint(valid)},
                {"steps", o.steps},
                {"warmup", o.warmup},
                {"lr", o.lr},
@@ -71,31 +64,27 @@ struct LoopState {
   double beta = 0.0, average = 0.0;
   SparseQuality last, best;
   double has_last = 0.0, has_best = 0.0;
-  std::vector<double> watch;
 
   std::vector<double> Pack() const {
-    std::vector<double> values = {beta,
-                                  average,
-                                  has_last,
-                                  last.loss,
-                                  last.edge_fraction,
-                                  last.edges_per_query,
-                                  has_best,
-                                  best.loss,
-                                  best.edge_fraction,
-                                  best.edges_per_query};
-    values.insert(values.end(), watch.begin(), watch.end());
-    return values;
+    return {beta,
+            average,
+            has_last,
+            last.loss,
+            last.edge_fraction,
+            last.edges_per_query,
+            has_best,
+            best.loss,
+            best.edge_fraction,
+            best.edges_per_query};
   }
   static LoopState Unpack(const std::vector<double>& v, const std::string& source) {
-    if (v.size() < 10) Fail("{}: not a checkpoint of sparsify", source);
+    if (v.size() != 10) Fail("{}: not a checkpoint of sparsify", source);
     return {.beta = v[0],
             .average = v[1],
             .last = {v[3], v[4], v[5]},
             .best = {v[7], v[8], v[9]},
             .has_last = v[2],
-            .has_best = v[6],
-            .watch = {v.begin() + 10, v.end()}};
+            .has_best = v[6]};
   }
 };
 
@@ -110,15 +99,10 @@ SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks) {
   Check(dense.config.attention == AttentionKind::kSoftmax, "sparsify starts from a dense model");
-  const std::filesystem::path checkpoints = out / "checkpoint", best_folder = out / "best";
+  const std::filesystem::path best_folder = out / "best";
   Gpt2 start = dense;
   start.config.attention = AttentionKind::kGated;
   start.config.gate_bias = options.gate_bias;
-  const Json settings = Settings(start.config, train, valid, options);
-  const std::int64_t eval_every =
-      options.eval_every > 0 ? options.eval_every : std::max<std::int64_t>(1, options.steps / 20);
-  const double tokens_per_step =
-      static_cast<double>(options.shape.batch * options.shape.accumulation * options.shape.context);
 
   SparsifyResult result;
   result.dense_loss = Measure(dense, valid, options).loss;
@@ -126,105 +110,93 @@ SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
 
   Batches batches(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts);
   Optimizer optimizer(start, options.optimizer);
-  LossWatch watch(start.config.vocabulary);
-  Multiplier multiplier(options.multiplier);
-  std::optional<SparseQuality> quality, best;
-  std::int64_t step = 0;
-  if (options.resume) {
-    const auto file = FindCheckpoint(checkpoints);
-    if (!file) Fail("'{}' holds no checkpoint to resume from", checkpoints.string());
-    const CheckpointState state = LoadCheckpoint(*file, settings, optimizer);
-    const LoopState loop = LoopState::Unpack(state.run, file->string());
-    step = state.step;
-    multiplier.Restore(loop.beta, loop.average);
-    watch.Restore(loop.watch);
-    if (loop.has_last != 0.0) quality = loop.last;
-    if (loop.has_best != 0.0) best = loop.best;
-  }
-  MakeDirectory(out);
-  MetricsLog metrics(out / "metrics.jsonl", step);
   SparsifyStep sparsify_step(start.config, {.shape = options.shape,
                                             .distill = options.distill,
-                                            .seed = HashCoordinates(options.seed, {2})});
-  const auto save = [&] {
-    const LoopState loop{.beta = multiplier.beta(),
-                         .average = multiplier.average(),
-                         .last = quality.value_or(SparseQuality{}),
-                         .best = best.value_or(SparseQuality{}),
-                         .has_last = quality ? 1.0 : 0.0,
-                         .has_best = best ? 1.0 : 0.0,
-                         .watch = watch.State()};
-    SaveCheckpoint(checkpoints, optimizer,
-                   {.step = step, .settings = settings, .run = loop.Pack()});
-  };
+                                            .seed = HashCoordinates(options.seed, {2}),
+                                            .stored = options.stored});
+  Multiplier multiplier(options.multiplier);
+  std::optional<SparseQuality> quality, best;
+  SparsifyProgress progress{.steps = options.steps, .target = target};
 
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point last_checkpoint = begin, before = begin;
-  const std::int64_t first_step = step;
-  while (step < options.steps) {
+  RunLoopParts parts{.settings = Settings(start, train, valid, options)};
+  parts.gradients = [&](std::int64_t step) {
     const double lr = RateAt(options, step), slack = SlackAt(options, step),
                  beta = multiplier.beta();
     const SparsifyStepResult r = sparsify_step.Gradients(optimizer, dense, batches, step, beta);
-    watch.Check(step, r.loss, r.gradient_norm, checkpoints);
-    optimizer.Step(lr, r.gradient_norm);
     multiplier.Update(r.loss - r.dense_loss - slack);
-    const Clock::time_point now = Clock::now();
-    const double rate = tokens_per_step / Seconds(before, now);
-    before = now;
+    progress.result = r;
+    progress.beta = beta;
+    progress.slack = slack;
+    progress.lr = lr;
+    return LoopStep{.loss = r.loss,
+                    .gradient_norm = r.gradient_norm,
+                    .lr = lr,
+                    .metrics = {{"loss", r.loss},
+                                {"dense_loss", r.dense_loss},
+                                {"divergence", r.divergence},
+                                {"gate_probability", r.penalty},
+                                {"sampled_edge_fraction", r.open_share},
+                                {"beta", beta},
+                                {"slack", slack},
+                                {"lr", lr},
+                                {"gradient_norm", r.gradient_norm}}};
+  };
+  parts.evaluate = [&](Json& line) {
+    quality = Measure(optimizer.model(), valid, options);
+    const bool feasible = quality->loss <= target;
+    line["valid"] = QualityJson(*quality);
+    line["target"] = target;
+    line["feasible"] = feasible;
+    if (!feasible || (best && quality->edge_fraction >= best->edge_fraction)) return false;
+    best = quality;
+    SaveModel(optimizer.model(), best_folder);
+    return true;  // the best model and the memory of it belong together
+  };
+  parts.state = [&] {
+    return LoopState{.beta = multiplier.beta(),
+                     .average = multiplier.average(),
+                     .last = quality.value_or(SparseQuality{}),
+                     .best = best.value_or(SparseQuality{}),
+                     .has_last = quality ? 1.0 : 0.0,
+                     .has_best = best ? 1.0 : 0.0}
+        .Pack();
+  };
+  parts.restore = [&](const std::vector<double>& values, const std::string& source) {
+    const LoopState loop = LoopState::Unpack(values, source);
+    multiplier.Restore(loop.beta, loop.average);
+    if (loop.has_last != 0.0) quality = loop.last;
+    if (loop.has_best != 0.0) best = loop.best;
+  };
+  parts.on_step = [&](std::int64_t step, double rate) {
+    progress.step = step;
+    progress.tokens_per_second = rate;
+    progress.quality = quality;
+    progress.best = best;
+    if (callbacks.on_step) callbacks.on_step(progress);
+  };
+  parts.should_stop = callbacks.should_stop;
 
-    Json line = {{"step", step},
-                 {"loss", r.loss},
-                 {"dense_loss", r.dense_loss},
-                 {"divergence", r.divergence},
-                 {"gate_probability", r.penalty},
-                 {"sampled_edge_fraction", r.open_share},
-                 {"beta", beta},
-                 {"slack", slack},
-                 {"lr", lr},
-                 {"gradient_norm", r.gradient_norm},
-                 {"tokens_per_second", rate}};
-    ++step;
-    const bool last = step == options.steps;
-    if (last || step % eval_every == 0) {
-      quality = Measure(optimizer.model(), valid, options);
-      line["valid"] = QualityJson(*quality);
-      line["target"] = target;
-      const bool feasible = quality->loss <= target;
-      line["feasible"] = feasible;
-      if (feasible && (!best || quality->edge_fraction < best->edge_fraction)) {
-        best = quality;
-        SaveModel(optimizer.model(), best_folder);
-        save();  // the best model and the memory of it belong together
-        last_checkpoint = Clock::now();
-      }
-      before = Clock::now();
-    }
-    metrics.Append(line);
-    if (callbacks.on_step) {
-      callbacks.on_step({step, options.steps, r, beta, slack, lr, rate, target, quality, best});
-    }
-    const bool stop = callbacks.should_stop && callbacks.should_stop();
-    const bool due = options.checkpoint_every > 0
-                         ? step % options.checkpoint_every == 0
-                         : Seconds(last_checkpoint, Clock::now()) > options.checkpoint_seconds;
-    if (!last && (stop || due)) {
-      save();
-      last_checkpoint = before = Clock::now();
-    }
-    if (stop && !last) break;
-  }
-  result.finished = step == options.steps;
-  result.step = step;
+  const RunOutcome outcome =
+      RunLoop({.steps = options.steps,
+               .tokens_per_step = static_cast<double>(
+                   options.shape.batch * options.shape.accumulation * options.shape.context),
+               .eval_every = options.eval_every > 0 ? options.eval_every
+                                                    : std::max<std::int64_t>(1, options.steps / 20),
+               .checkpoint_every = options.checkpoint_every,
+               .checkpoint_seconds = options.checkpoint_seconds,
+               .resume = options.resume},
+              parts, optimizer, out);
+  result.finished = outcome.finished;
+  result.step = outcome.step;
   result.last = quality.value_or(SparseQuality{});
   result.best = best;
-  result.seconds = Seconds(begin, Clock::now());
-  result.tokens_per_second =
-      static_cast<double>(step - first_step) * tokens_per_step / result.seconds;
+  result.seconds = outcome.seconds;
+  result.tokens_per_second = outcome.tokens_per_second;
   if (result.finished) {
     if (best) SaveModel(LoadModel(best_folder), out);
     std::error_code ignored;
     std::filesystem::remove_all(best_folder, ignored);
-    RemoveCheckpoints(checkpoints);
+    RemoveCheckpoints(CheckpointFolder(out));
   }
   return result;
 }

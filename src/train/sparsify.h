@@ -28,12 +28,13 @@ struct SparsifyOptions {
   double push = 0.2;
   float distill = 1.0f;
   MultiplierOptions multiplier;
-  OptimizerOptions optimizer{.beta2 = 0.98f, .weight_decay = 0.0f};
+  OptimizerOptions optimizer{.beta2 = 0.98f, .weight_decay = 0.0f};  // and the part that is trained
   std::uint64_t seed = 0;
   std::vector<std::int64_t> starts = {};
-  std::int64_t eval_every = 0;         // steps; 0: twenty times in the run
-  std::int64_t eval_tokens = 1 << 16;  // validation predictions at most
-  std::int64_t checkpoint_every = 0;   // steps; 0: every checkpoint_seconds
+  const StoredLogits* stored = nullptr;  // the teacher's; the training tokens are then its ids
+  std::int64_t eval_every = 0;           // steps; 0: twenty times in the run
+  std::int64_t eval_tokens = 1 << 16;    // validation predictions at most
+  std::int64_t checkpoint_every = 0;     // steps; 0: every checkpoint_seconds
   double checkpoint_seconds = 300.0;
   bool resume = false;
 };
@@ -46,10 +47,10 @@ struct SparseQuality {
 };
 
 struct SparsifyProgress {
-  std::int64_t step, steps;
+  std::int64_t step = 0, steps = 0;
   SparsifyStepResult result;
-  double beta, slack, lr, tokens_per_second;
-  double target;                         // dense validation loss + tolerance
+  double beta = 0.0, slack = 0.0, lr = 0.0, tokens_per_second = 0.0;
+  double target = 0.0;                   // dense validation loss + tolerance
   std::optional<SparseQuality> quality;  // last known
   std::optional<SparseQuality> best;     // feasible, fewest edges
 };

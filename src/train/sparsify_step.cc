@@ -1,5 +1,7 @@
 #include "train/sparsify_step.h"
 
+#include <algorithm>
+
 #include "kernels/loss.h"
 #include "model/head.h"
 #include "model/run.h"
@@ -21,13 +23,33 @@ SparsifyStep::SparsifyStep(const Gpt2Config& config, const SparsifyStepOptions& 
     : options_(options),
       student_(config, options.shape.batch, options.shape.context, KeepOf(options.shape),
                LogitRows(options.shape.batch * options.shape.context)),
-      teacher_(config, options.shape.batch, options.shape.context, Keep::kNothing,
-               LogitRows(options.shape.batch * options.shape.context)),
+      teacher_logits_(student_.logit_rows * config.vocabulary),
+      starts_(static_cast<std::size_t>(options.shape.batch)),
       teacher_losses_(options.shape.batch * options.shape.context),
       divergences_(teacher_losses_.size()),
       inputs_(static_cast<std::size_t>(teacher_losses_.size())),
       targets_(inputs_.size()) {
   if (options.shape.bf16) packed_student_ = std::make_unique<PackedWeights>();
+  if (options.stored == nullptr) {
+    teacher_.emplace(config, options.shape.batch, options.shape.context, Keep::kNothing, 0);
+  }
+}
+
+// Rows of the batch, whose sequences are `context` long; stored ones have one token more, the last
+// target.
+void SparsifyStep::TeacherLogits(const Pass& teacher, std::int64_t first_row, std::int64_t rows) {
+  const std::int64_t C = teacher.config().width, V = teacher.config().vocabulary;
+  if (teacher_) {
+    return LogitsForward(teacher, rows, teacher_->ln_f + first_row * C, teacher_logits_.data());
+  }
+  for (std::int64_t row = 0; row < rows;) {
+    const std::int64_t sequence = (first_row + row) / teacher.length;
+    const std::int64_t position = (first_row + row) % teacher.length;
+    const std::int64_t count = std::min(teacher.length - position, rows - row);
+    options_.stored->Read(starts_[static_cast<std::size_t>(sequence)] + position, count,
+                          teacher_logits_.data() + row * V);
+    row += count;
+  }
 }
 
 SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Gpt2& dense,
@@ -37,7 +59,7 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Gpt2& den
   const std::int64_t V = dense.config.vocabulary;
   if (packed_student_) {
     packed_student_->Pack(optimizer.model());
-    if (!packed_teacher_) {
+    if (teacher_ && !packed_teacher_) {
       packed_teacher_ = std::make_unique<PackedWeights>();
       packed_teacher_->Pack(dense);
     }
@@ -53,6 +75,9 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Gpt2& den
   for (std::int64_t part = 0; part < shape.accumulation; ++part) {
     const std::int64_t first = (step * shape.accumulation + part) * shape.batch;
     batches.Fill(first, shape.batch, inputs_.data(), targets_.data());
+    for (std::int64_t b = 0; b < shape.batch; ++b) {
+      starts_[static_cast<std::size_t>(b)] = batches.Start(first + b);
+    }
     GateRun gates{.mode = GateMode::kSampled};
     gates.noise = {.seed = options_.seed,
                    .step = static_cast<std::uint64_t>(step),
@@ -64,17 +89,17 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Gpt2& den
                        .gates = gates,
                        .packed = packed_student_.get()};
 
-    ForwardToFinalNorm(teacher, inputs_.data(), teacher_);
+    if (teacher_) ForwardToFinalNorm(teacher, inputs_.data(), *teacher_);
     ForwardToFinalNorm(student, inputs_.data(), student_);
     for (std::int64_t at = 0; at < rows; at += student_.logit_rows) {
       const std::int64_t n = std::min(student_.logit_rows, rows - at);
-      LogitsForward(teacher, n, teacher_.ln_f + at * C, teacher_.logits);
+      TeacherLogits(teacher, at, n);
       LogitsForward(student, n, student_.ln_f + at * C, student_.logits);
       DistilledCrossEntropy(
           {.rows = n,
            .vocabulary = V,
            .targets = targets_.data() + at,
-           .teacher_logits = teacher_.logits,
+           .teacher_logits = teacher_logits_.data(),
            .distill = options_.distill,
            .gradient_scale = static_cast<float>(weight / static_cast<double>(rows))},
           student_.logits,

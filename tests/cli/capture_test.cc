@@ -30,9 +30,9 @@ TEST(Capture, BatchMatchesHuggingFace) {
   EXPECT_EQ(json["out"], out);
   EXPECT_EQ(json["batch"], c.batch);
   EXPECT_EQ(json["length"], c.length);
-  EXPECT_EQ(json["tensors"], run.size());
+  EXPECT_EQ(json["tensors"], run.size() + 1);  // and ids
   EXPECT_NEAR(json["loss"].get<double>(), c.loss, 1e-5);
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 4 * c.batch * c.length;
   for (const auto& [name, tensor] : run)
     bytes += static_cast<std::int64_t>(4 * tensor.values.size());
   EXPECT_EQ(json["bytes"], bytes);

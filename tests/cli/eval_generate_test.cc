@@ -105,6 +105,43 @@ TEST_P(WithModel, EvalCountsGates) {
   EXPECT_NE(SucceedJson(dense)["loss"], json["loss"]);
 }
 
+TEST(EvalGates, OpenIsTheDenseModelAndSampledFollowsTheSeed) {
+  const TemporaryFolder folder;
+  MakeSmallModel(folder / "gated", true);
+  MakeSmallModel(folder / "dense");  // the same weights
+  WriteFile(folder / "text", SmallText());
+  const auto eval = [&](const char* model, std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", folder / model, "--text", folder / "text"});
+    return SucceedJson(more);
+  };
+  const Json open = eval("gated", {"--gates", "open", "--per-head"});
+  EXPECT_EQ(open["loss"], eval("dense", {})["loss"]);
+  EXPECT_FALSE(open.contains("open_edges"));
+  EXPECT_FALSE(open.contains("heads"));
+
+  const Json hard = eval("gated", {});
+  EXPECT_EQ(eval("gated", {"--gates", "hard", "--seed", "9"})["loss"], hard["loss"]);
+  const Json sampled = eval("gated", {"--gates", "sampled", "--seed", "7", "--per-head"});
+  EXPECT_EQ(eval("gated", {"--gates", "sampled", "--seed", "7", "--per-head"})["loss"],
+            sampled["loss"]);
+  EXPECT_NE(eval("gated", {"--gates", "sampled", "--seed", "8"})["open_edges"],
+            sampled["open_edges"]);
+  EXPECT_NE(hard["open_edges"], sampled["open_edges"]);
+  // A sampled gate is open with its probability: over all pairs the share comes close to the mean.
+  double probability = 0.0;
+  for (const Json& head : sampled["heads"]) {
+    probability += head["mean_gate_probability"].get<double>() / 6.0;
+  }
+  const double pairs = sampled["causal_edges"].get<double>();
+  EXPECT_NEAR(sampled["edge_fraction"].get<double>(), probability, 4.0 * 0.5 / std::sqrt(pairs));
+  // Listing the heads asks for probabilities too, which changes no gate.
+  const Json listed = eval("gated", {"--per-head"});
+  EXPECT_EQ(listed["open_edges"], hard["open_edges"]);
+  EXPECT_NEAR(listed["loss"].get<double>(), hard["loss"].get<double>(), 1e-6);
+  ExpectFailure({"eval", folder / "gated", "--text", folder / "text", "--gates", "ajar"}, 2,
+                {"--gates", "ajar"});
+}
+
 TEST_P(WithModel, EvalDoesNotDependOnThreads) {
   const auto loss = [&](const char* threads) {
     return SucceedJson({"eval", path(), "--text", text(), "--threads", threads})["loss"]

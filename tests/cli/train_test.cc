@@ -1,6 +1,7 @@
 // `clearhead train` as a user meets it: a whole run, Ctrl-C, kill -9, a full disk, bad input.
 #include <sys/resource.h>
 
+#include "cli/interrupted_run.h"
 #include "cli/program.h"
 #include "cli/small_model.h"
 #include "train/metrics_log.h"
@@ -38,37 +39,6 @@ std::vector<std::string> TrainArguments(const TemporaryFolder& folder, const std
 }
 
 std::string ModelBytes(const fs::path& folder) { return ReadFile(folder / "model.safetensors"); }
-
-// Starts the program and does `then` to it once the metrics have `lines` lines; returns the exit
-// code.
-int RunAndSignal(std::vector<std::string> arguments, const fs::path& out, int lines, int signal) {
-  arguments.insert(arguments.begin(), CLEARHEAD_PROGRAM);
-  std::vector<char*> argv;
-  for (std::string& word : arguments) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  pid_t process = -1;
-  EXPECT_EQ(::posix_spawn(&process, CLEARHEAD_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
-  posix_spawn_file_actions_destroy(&actions);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  int status = 0;
-  while (true) {
-    EXPECT_LT(std::chrono::steady_clock::now(), deadline);
-    if (std::chrono::steady_clock::now() > deadline) signal = SIGKILL;
-    const bool ready = fs::exists(out / "metrics.jsonl") &&
-                       static_cast<int>(ReadMetrics(out / "metrics.jsonl").size()) >= lines;
-    if (ready || signal == SIGKILL) {
-      if (ready) ::kill(process, signal);
-      if (::waitpid(process, &status, ready ? 0 : WNOHANG) != 0) break;
-    }
-    if (::waitpid(process, &status, WNOHANG) != 0) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 TEST(TrainCommand, TrainsAModelThatTheOtherCommandsTake) {
   const TemporaryFolder folder;

@@ -119,6 +119,32 @@ TEST_P(GatedSizes, HardMatchesReference) {
   }
 }
 
+// Evaluation asks for edges only: another path through the row, with the same gates.
+TEST_P(GatedSizes, HardWithoutProbabilitiesIsTheSame) {
+  for (const double spread : {1.0, 40.0}) {
+    for (const float bias : {-2.0f, 0.01f, 2.0f}) {
+      AttentionProblem with(GetParam(), spread), without(GetParam(), spread);
+      const GateOptions gate{.mode = GateMode::kHard, .bias = bias};
+      GatedRun run(with);
+      run.Forward(with, gate);
+      std::vector<std::int64_t> edges(run.open_edges.size(), -1);
+      GatedAttentionForward(without.shape, without.input(), gate, without.z.rows(),
+                            without.log_sum_exp.data(), {edges.data(), nullptr});
+      EXPECT_EQ(edges, run.open_edges);
+      for (std::int64_t b = 0; b < with.shape.batch; ++b) {
+        for (std::int64_t h = 0; h < with.shape.heads; ++h) {
+          const auto of = [&](AttentionProblem& problem) {
+            return HeadMatrix(problem.shape, problem.z.rows(), problem.shape.queries, b, h);
+          };
+          // Weights are exp(s - max) directly, or exp(s + bias) times a factor per row: each within
+          // about 1e-6 of the truth, as the tests against the reference demand.
+          EXPECT_LT(Compare(of(with), of(without)).absolute, 4e-6);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(GatedSizes, LargeScoresMatchReference) {
   AttentionProblem problem(GetParam(), 40.0);
   const std::vector<float> uniform = SafeNoise(problem, 1.0f, 6);
@@ -171,25 +197,32 @@ TEST(GatedAttention, IsIndependentOfThreads) {
   const int threads = Threads();
   for (const AttentionSize& size :
        {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
-    for (const float bias : {0.0f, -6.0f}) {
-      const GateOptions gate{.mode = GateMode::kSampled, .bias = bias, .noise = {.seed = 3}};
-      std::vector<AttentionProblem> problems;
-      std::vector<GatedRun> runs;
-      for (const int count : {1, 2, 3}) {
-        SetThreads(count);
-        AttentionProblem& problem = problems.emplace_back(size);
-        GatedRun& run = runs.emplace_back(problem);
-        run.Forward(problem, gate);
-        run.Backward(problem, gate, 0.1f);
-      }
-      for (std::size_t n = 0; n < 3; ++n) {
-        EXPECT_EQ(problems[n].z.values(), problems[0].z.values());
-        EXPECT_EQ(problems[n].log_sum_exp, problems[0].log_sum_exp);
-        EXPECT_EQ(problems[n].dq.values(), problems[0].dq.values());
-        EXPECT_EQ(problems[n].dk.values(), problems[0].dk.values());
-        EXPECT_EQ(problems[n].dv.values(), problems[0].dv.values());
-        EXPECT_EQ(runs[n].open_edges, runs[0].open_edges);
-        EXPECT_EQ(runs[n].probability_sum, runs[0].probability_sum);
+    for (const GateMode mode : {GateMode::kSampled, GateMode::kHard}) {
+      for (const float bias : {0.0f, -6.0f}) {
+        const GateOptions gate{.mode = mode, .bias = bias, .noise = {.seed = 3}};
+        std::vector<AttentionProblem> problems, bare;
+        std::vector<GatedRun> runs;
+        for (const int count : {1, 2, 3}) {
+          SetThreads(count);
+          AttentionProblem& problem = problems.emplace_back(size);
+          GatedRun& run = runs.emplace_back(problem);
+          run.Forward(problem, gate);
+          run.Backward(problem, gate, 0.1f);
+          AttentionProblem& plain = bare.emplace_back(size);
+          GatedAttentionForward(plain.shape, plain.input(), gate, plain.z.rows(),
+                                plain.log_sum_exp.data(), {});
+        }
+        for (std::size_t n = 0; n < 3; ++n) {
+          EXPECT_EQ(problems[n].z.values(), problems[0].z.values());
+          EXPECT_EQ(problems[n].log_sum_exp, problems[0].log_sum_exp);
+          EXPECT_EQ(problems[n].dq.values(), problems[0].dq.values());
+          EXPECT_EQ(problems[n].dk.values(), problems[0].dk.values());
+          EXPECT_EQ(problems[n].dv.values(), problems[0].dv.values());
+          EXPECT_EQ(runs[n].open_edges, runs[0].open_edges);
+          EXPECT_EQ(runs[n].probability_sum, runs[0].probability_sum);
+          EXPECT_EQ(bare[n].z.values(), bare[0].z.values());
+          EXPECT_EQ(bare[n].log_sum_exp, bare[0].log_sum_exp);
+        }
       }
     }
   }

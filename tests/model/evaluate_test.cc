@@ -119,6 +119,20 @@ TEST(Evaluate, DoesNotDependOnTheBatch) {
   }
 }
 
+TEST(Evaluate, ProbabilitiesAreOptional) {
+  const Gpt2 model = LivelyModel(GatedConfig(), 48);
+  const std::vector<std::int32_t> tokens = RandomIds(model.config, 40, 49);
+  for (const GateMode mode : {GateMode::kHard, GateMode::kSampled}) {
+    const Evaluation with = Evaluate(model, tokens, {.gates = {.mode = mode}});
+    const Evaluation without =
+        Evaluate(model, tokens, {.gates = {.mode = mode, .sum_probabilities = false}});
+    EXPECT_FALSE(with.gate_probability.empty());
+    EXPECT_TRUE(without.gate_probability.empty());
+    EXPECT_EQ(with.open_edges, without.open_edges);
+    EXPECT_NEAR(with.loss, without.loss, 1e-6);
+  }
+}
+
 TEST(Evaluate, OpenGatesAreNotCounted) {
   const Gpt2 model = LivelyModel(GatedConfig(), 45);
   const std::vector<std::int32_t> tokens = RandomIds(model.config, 30, 46);

@@ -5,12 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "core/file.h"
 #include "core/random.h"
+#include "core/safetensors.h"
 #include "kernels/loss.h"
+#include "model/capture.h"
 #include "model/evaluate.h"
 #include "model/generate.h"
+#include "model/run.h"
 #include "support/golden.h"
 #include "support/temporary_folder.h"
 #include "train/metrics_log.h"
@@ -184,6 +188,182 @@ TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
   EXPECT_TRUE(result.finished);
   EXPECT_FALSE(result.best.has_value());
   EXPECT_FALSE(fs::exists(folder / "out/model.safetensors"));
+}
+
+// What trains changes, what is frozen stays as it was, bit for bit.
+TEST(TrainedPart, OnlyThePartChanges) {
+  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  Gpt2 student = dense;
+  student.config.attention = AttentionKind::kGated;
+  student.config.gate_bias = 2.0f;
+  const auto tokens = Sums(100, 1);
+  const std::int64_t C = 32;
+  for (const std::string part : {"all", "attention", "qk", "lora:3"}) {
+    Optimizer optimizer(student, {.weight_decay = 0.0f, .part = ParseTrainedPart(part)});
+    EXPECT_EQ(ToText(ParseTrainedPart(part)), part);
+    Batches batches(tokens, 14, 1);
+    SparsifyStep step(student.config, {.shape = {.batch = 4, .context = 14}});
+    for (int i = 0; i < 3; ++i) {
+      const SparsifyStepResult r = step.Gradients(optimizer, dense, batches, i, 0.5);
+      optimizer.Step(1e-2, r.gradient_norm);
+    }
+    Gpt2Tensors<const float> before = dense.weights, after = optimizer.model().weights;
+    std::map<std::string, const float*> old;
+    VisitParameters(dense.config, before, [&](const ParameterSpec& spec, const float* values) {
+      old[spec.name] = values;
+    });
+    VisitParameters(dense.config, after, [&](const ParameterSpec& spec, const float* values) {
+      const bool scores = spec.name.find("attn.c_attn") != std::string::npos;
+      const bool projection = spec.name.find("attn.c_proj") != std::string::npos;
+      std::int64_t changed = 0, outside = 0;
+      for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
+        const bool differs = values[i] != old[spec.name][i];
+        changed += differs;
+        outside += differs && scores && i % (3 * C) >= 2 * C;
+      }
+      const bool expected = part == "all" || scores || (part == "attention" && projection);
+      EXPECT_EQ(changed > 0, expected) << part << " " << spec.name;
+      if (part == "qk") {
+        EXPECT_EQ(outside, 0) << spec.name;
+      }
+    });
+  }
+  for (const char* wrong : {"", "none", "lora", "lora:", "lora:0", "lora:-1", "lora:2x"}) {
+    EXPECT_THROW(ParseTrainedPart(wrong), Error) << wrong;
+  }
+  EXPECT_THROW(Optimizer(student, {.weight_decay = 0.0f, .part = ParseTrainedPart("lora:33")}),
+               Error);
+}
+
+// The factors' gradients against differences of the loss itself.
+TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
+  Gpt2 model = RandomModel(AdderConfig(), 1);
+  const Lora lora(model, 3);
+  const auto count = static_cast<std::size_t>(lora.size());
+  std::vector<float> trained(count), gradients(count);
+  lora.Fill(trained.data());
+  RandomStream random(4);
+  for (float& value : trained) value += static_cast<float>(0.05 * random.Normal());
+  std::vector<float> weights(static_cast<std::size_t>(model.config.ParameterCount())),
+      d_weights(weights.size(), 0.0f);
+  FillRandom(model.config, 1, weights.data());
+  Gpt2Tensors<float> tensors = BindContiguous<float>(model.config, weights.data());
+  Gpt2Tensors<float> d_tensors = BindContiguous<float>(model.config, d_weights.data());
+  Gpt2 merged = model;
+  merged.weights = BindContiguous<const float>(model.config, weights.data());
+  const auto tokens = Sums(9, 1);
+  Activations activations(model.config, 4, 14, Keep::kAll, 56);
+  const auto loss = [&](Gpt2Tensors<float>* into) {
+    lora.Merge(trained.data(), tensors);
+    return ForwardBackward({.model = merged, .batch = 4, .length = 14}, tokens.data(),
+                           tokens.data() + 1, 1.0f, activations, into, nullptr);
+  };
+  loss(&d_tensors);
+  lora.Project(d_tensors, trained.data(), gradients.data());
+  double largest = 0.0;
+  for (const float g : gradients) largest = std::max(largest, std::abs(static_cast<double>(g)));
+  for (std::size_t i = 0; i < count; i += 97) {
+    const float kept = trained[i];
+    const double h = 1e-2;
+    trained[i] = static_cast<float>(kept + h);
+    const double above = loss(nullptr);
+    trained[i] = static_cast<float>(kept - h);
+    const double below = loss(nullptr);
+    trained[i] = kept;
+    EXPECT_NEAR(gradients[i], (above - below) / (2 * h), 5e-3 * largest) << i;
+  }
+}
+
+TEST(Lora, StartsAsTheModelItIsGiven) {
+  const Gpt2 model = RandomModel(AdderConfig(), 1);
+  Optimizer plain(model, {.weight_decay = 0.0f});
+  Optimizer optimizer(model, {.weight_decay = 0.0f, .part = ParseTrainedPart("lora:5")});
+  optimizer.Restored(0);  // merges
+  const float *a = plain.model().weights.wte, *b = optimizer.model().weights.wte;
+  EXPECT_TRUE(std::equal(a, a + model.config.ParameterCount(), b));
+}
+
+TEST(Sparsify, LoraResumesBitForBitAndSavesAPlainModel) {
+  const TemporaryFolder folder;
+  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(300, 1), valid = Sums(40, 2);
+  SparsifyOptions options = AdderOptions();
+  options.optimizer.part = ParseTrainedPart("lora:2");
+  ASSERT_TRUE(Sparsify(dense, tokens, valid, options, folder / "whole", {}).best.has_value());
+  int steps = 0;
+  SparsifyCallbacks callbacks;
+  callbacks.should_stop = [&] { return ++steps == 6; };
+  EXPECT_FALSE(Sparsify(dense, tokens, valid, options, folder / "part", callbacks).finished);
+  options.resume = true;
+  const Gpt2 other = RandomModel(AdderConfig(), 2);
+  EXPECT_THROW(Sparsify(other, tokens, valid, options, folder / "part", {}), Error);
+  EXPECT_TRUE(Sparsify(dense, tokens, valid, options, folder / "part", {}).finished);
+  EXPECT_EQ(ReadFile(folder / "part/model.safetensors"),
+            ReadFile(folder / "whole/model.safetensors"));
+}
+
+// Sequences of 15 tokens: 14 inputs, and the last is only a target.
+TEST(StoredLogits, TrainLikeTheModelThatWroteThem) {
+  const TemporaryFolder folder;
+  const Gpt2 dense = RandomModel(
+      {.layers = 2, .heads = 4, .width = 32, .vocabulary = 13, .positions = 15, .inner = 128}, 1);
+  auto ids = Sums(90, 1);
+  ids.resize(30 * 15);
+  Capture(dense, ids, 30, {}, folder / "logits.safetensors");
+  const StoredLogits stored(folder / "logits.safetensors", dense.config);
+  ASSERT_EQ(stored.sequences(), 30);
+  ASSERT_EQ(stored.ids(), ids);
+  std::vector<std::int64_t> starts;
+  for (std::int64_t i = 0; i < 30; ++i) starts.push_back(15 * i);
+  Gpt2 student = dense;
+  student.config.attention = AttentionKind::kGated;
+  student.config.gate_bias = -1.0f;
+  std::vector<SparsifyStepResult> results;
+  std::vector<std::vector<float>> gradients;
+  for (const StoredLogits* teacher : {static_cast<const StoredLogits*>(nullptr), &stored}) {
+    Optimizer optimizer(student, {.weight_decay = 0.0f});
+    Batches batches(ids, 14, 1, starts);
+    SparsifyStep step(student.config,
+                      {.shape = {.batch = 7, .context = 14}, .distill = 2.0f, .stored = teacher});
+    results.push_back(step.Gradients(optimizer, dense, batches, 3, 0.5));
+    const float* first = optimizer.gradients().wte;
+    gradients.emplace_back(first, first + student.config.ParameterCount());
+  }
+  EXPECT_GT(results[0].divergence, 1e-4);
+  EXPECT_NEAR(results[0].divergence, results[1].divergence, 1e-6);
+  EXPECT_NEAR(results[0].dense_loss, results[1].dense_loss, 1e-6);
+  EXPECT_LE(MaxRelativeDifference(gradients[0], gradients[1]), 1e-5);
+}
+
+TEST(StoredLogits, RefusesWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  const Gpt2Config config = AdderConfig();
+  const std::vector<std::int32_t> ids = {1, 2, 3, 4, 5, 6};
+  const std::vector<float> logits(6 * 13, 0.0f);
+  const auto message = [&](const std::vector<TensorToWrite>& tensors) -> std::string {
+    WriteSafetensors(folder / "f.safetensors", tensors);
+    try {
+      StoredLogits(folder / "f.safetensors", config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto write_ids = [](const std::vector<std::int32_t>& values,
+                            std::vector<std::int64_t> shape) {
+    return TensorToWrite{.name = "ids",
+                         .dtype = DType::kI32,
+                         .shape = std::move(shape),
+                         .raw = std::as_bytes(std::span(values))};
+  };
+  const TensorToWrite good{.name = "logits", .shape = {2, 3, 13}, .data = logits.data()};
+  EXPECT_EQ(message({write_ids(ids, {2, 3}), good}), "");
+  EXPECT_THAT(message({good}), ::testing::HasSubstr("ids"));
+  EXPECT_THAT(message({write_ids(ids, {6}), good}), ::testing::HasSubstr("expected I32"));
+  EXPECT_THAT(message({write_ids(ids, {6, 1}), good}), ::testing::HasSubstr("at least one of two"));
+  EXPECT_THAT(message({write_ids(ids, {3, 2}), good}), ::testing::HasSubstr("[3,2,13]"));
+  const std::vector<std::int32_t> wild = {1, 2, 3, 4, 13, 6};
+  EXPECT_THAT(message({write_ids(wild, {2, 3}), good}), ::testing::HasSubstr("token 13"));
 }
 
 // The whole story at a small scale: a dense adder, then a sparse one with far fewer edges and the

@@ -1,0 +1,19 @@
+// Whole optimiser steps for `clearhead bench`.
+#pragma once
+
+#include "model/model.h"
+#include "train/step.h"
+
+namespace clearhead::cli {
+
+// Tokens per second of a step with everything in it: forward, backward, clipping, AdamW.
+struct StepRates {
+  double dense;     // ordinary training
+  double gated;     // sampled gates and edge penalty, no teacher
+  double sparsify;  // the step of `clearhead sparsify`: the same and a frozen dense teacher
+};
+StepRates TimeSteps(const Gpt2& model, const StepShape& shape, double budget);
+
+double TrainTokensPerSecond(const Gpt2& model, const StepShape& shape, double budget);
+
+}  // namespace clearhead::cli

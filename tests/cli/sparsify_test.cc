@@ -1,0 +1,160 @@
+// `clearhead sparsify` as a user meets it: a whole run, the parts that train, Ctrl-C, stored
+// logits, refusals.
+#include "cli/interrupted_run.h"
+#include "cli/program.h"
+#include "cli/small_model.h"
+#include "model/evaluate.h"
+#include "text/token_stream.h"
+
+namespace clearhead {
+namespace {
+namespace fs = std::filesystem;
+
+// A dense model that has learned its text a little, once for all tests.
+const fs::path& DenseModel() {
+  static const TemporaryFolder folder;
+  static const fs::path model = [] {
+    WriteFile(folder / "text.txt", SmallText());
+    Succeed({"train",
+             "--text",
+             folder / "text.txt",
+             "--vocab",
+             "290",
+             "--layers",
+             "2",
+             "--heads",
+             "2",
+             "--width",
+             "32",
+             "--context",
+             "24",
+             "--batch",
+             "4",
+             "--lr",
+             "0.01",
+             "--steps",
+             "150",
+             "--threads",
+             "1",
+             "--out",
+             folder / "dense"});
+    return folder / "dense";
+  }();
+  return model;
+}
+
+fs::path Text() { return DenseModel().parent_path() / "text.txt"; }
+
+std::vector<std::string> Arguments(const fs::path& out, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {
+      "sparsify",  DenseModel(), "--text",  Text(), "--valid",      Text(),
+      "--context", "24",         "--batch", "4",    "--threads",    "1",
+      "--lr",      "0.003",      "--out",   out,    "--eval-every", "20"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(SparsifyCommand, MakesAModelThatTheOtherCommandsTake) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "sparse";
+  const Json json = SucceedJson(Arguments(out, {"--steps", "200", "--tolerance", "0.5"}));
+  EXPECT_LT(json["best"]["edge_fraction"].get<double>(), 0.7);
+  EXPECT_LE(json["best"]["loss"].get<double>(), json["dense_loss"].get<double>() + 0.5);
+  EXPECT_EQ(FilesIn(out),
+            (std::vector<std::string>{"config.json", "merges.txt", "metrics.jsonl",
+                                      "model.safetensors", "sparsify.svg", "vocab.json"}));
+  const Json config = ParseJson(ReadFile(out / "config.json"), "config.json");
+  EXPECT_EQ(config["clearhead"]["attention"], "gated");
+  EXPECT_EQ(config["clearhead"]["gate_bias"], 2.0);
+  const Json eval = SucceedJson({"eval", out, "--text", Text(), "--context", "24"});
+  EXPECT_NEAR(eval["loss"].get<double>(), json["best"]["loss"].get<double>(), 1e-6);
+  EXPECT_NEAR(eval["edge_fraction"].get<double>(), json["best"]["edge_fraction"].get<double>(),
+              1e-9);
+  const Json dense = SucceedJson({"eval", DenseModel(), "--text", Text(), "--context", "24"});
+  EXPECT_NEAR(dense["loss"].get<double>(), json["dense_loss"].get<double>(), 1e-6);
+  int measured = 0;
+  for (const Json& line : ReadMetrics(out / "metrics.jsonl")) measured += line.contains("valid");
+  EXPECT_EQ(measured, 10);
+  EXPECT_EQ(Succeed({"generate", out, "--prompt", "The cat", "--max-new", "2"}).code, 0);
+}
+
+TEST(SparsifyCommand, CtrlCSavesAndResumeEndsWithTheSameBytes) {
+  const TemporaryFolder folder;
+  for (const std::string part : {"all", "lora:2"}) {
+    const std::vector<std::string> more = {"--steps", "200", "--tolerance", "5", "--train", part};
+    const fs::path whole = folder / ("whole" + part), stopped = folder / ("part" + part);
+    Succeed(Arguments(whole, more));
+    EXPECT_EQ(RunAndSignal(Arguments(stopped, more), stopped, 30, SIGINT), 130);
+    EXPECT_FALSE(fs::exists(stopped / "model.safetensors"));
+    std::vector<std::string> resume = more;
+    resume.push_back("--resume");
+    Succeed(Arguments(stopped, resume));
+    EXPECT_EQ(ReadFile(stopped / "model.safetensors"), ReadFile(whole / "model.safetensors"));
+    EXPECT_EQ(FilesIn(stopped), FilesIn(whole));
+  }
+}
+
+TEST(SparsifyCommand, LearnsFromStoredLogits) {
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer = Tokenizer::Load(DenseModel());
+  const std::vector<std::int32_t> tokens = EncodeFile(tokenizer, Text());
+  Json rows = Json::array();
+  for (std::size_t i = 0; i + 20 <= tokens.size(); i += 20) {
+    rows.push_back(std::vector<std::int32_t>(tokens.begin() + static_cast<std::ptrdiff_t>(i),
+                                             tokens.begin() + static_cast<std::ptrdiff_t>(i + 20)));
+  }
+  WriteFile(folder / "rows.json", ToText(rows));
+  Succeed({"capture", DenseModel(), "--ids-file", folder / "rows.json", "--out",
+           folder / "logits.safetensors"});
+  const Json json =
+      SucceedJson({"sparsify", DenseModel(), "--logits", folder / "logits.safetensors", "--valid",
+                   Text(), "--steps", "40", "--batch", "4", "--tolerance", "5", "--threads", "1",
+                   "--out", folder / "sparse"});
+  EXPECT_EQ(json["context"], 19);
+  EXPECT_EQ(ReadMetrics(folder / "sparse/metrics.jsonl").size(), 40u);
+}
+
+TEST(SparsifyCommand, ATargetOutOfReachSaysTheNumbers) {
+  const TemporaryFolder folder;
+  const ProgramRun run =
+      RunProgram(Arguments(folder / "sparse", {"--steps", "40", "--tolerance", "0", "--push", "5",
+                                               "--gate-bias", "-3"}));
+  EXPECT_EQ(run.code, 1);
+  EXPECT_NE(run.err.find("no model within 0 nats of the dense validation loss"), std::string::npos)
+      << run.err;
+  EXPECT_EQ(run.ErrorLines().size(), 1u) << run.err;
+  EXPECT_FALSE(fs::exists(folder / "sparse/model.safetensors"));
+  EXPECT_TRUE(fs::exists(folder / "sparse/sparsify.svg"));
+}
+
+TEST(SparsifyCommand, RefusesBeforeAnyWork) {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "sparse";
+  const auto with = [&](const std::vector<std::string>& more) { return Arguments(out, more); };
+  ExpectFailure(with({"--steps", "5", "--context", "25"}), 1, {"--context 25", "24 positions"});
+  ExpectFailure(with({"--steps", "5", "--train", "mlp"}), 1, {"'mlp'", "lora:R"});
+  ExpectFailure(with({"--steps", "5", "--train", "lora:99"}), 1, {"rank", "width 32"});
+  ExpectFailure(with({}), 2, {"--tokens"});
+  WriteFile(folder / "short.txt", "The cat.");
+  ExpectFailure(
+      {"sparsify", DenseModel(), "--text", folder / "short.txt", "--steps", "5", "--out", out}, 1,
+      {"tokens long", "needs at least"});
+  ExpectFailure({"sparsify", DenseModel(), "--steps", "5", "--out", out}, 2, {"--text"});
+  MakeSmallModel(folder / "gated", true);
+  ExpectFailure({"sparsify", folder / "gated", "--text", Text(), "--steps", "5", "--out", out}, 1,
+                {"gated already"});
+  // A tokenizer with more tokens than the model has embeddings.
+  fs::create_directories(folder / "mismatch");
+  for (const auto& entry : fs::directory_iterator(DenseModel())) {
+    fs::copy(entry.path(), folder / "mismatch");
+  }
+  const std::string text = SmallText();
+  const std::vector<std::string_view> texts = {text};
+  TrainBpe(texts, {.vocabulary_size = 310}).Save(folder / "mismatch");
+  ExpectFailure({"sparsify", folder / "mismatch", "--text", Text(), "--steps", "5", "--out", out},
+                1, {"tokenizer has", "the model only 290"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+}  // namespace
+}  // namespace clearhead
