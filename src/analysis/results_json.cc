@@ -150,6 +150,19 @@ Json ToJson(const Composition& c) {
   return json;
 }
 
+Json CompositionChange(const Composition& before, const Composition& after) {
+  Json json = Json::object();
+  for (std::size_t kind = 0; kind < kCompositionKinds; ++kind) {
+    const CompositionCount &b = before.counts[kind], &a = after.counts[kind];
+    json[std::string(CompositionName(static_cast<CompositionKind>(kind)))] = {
+        {"strong_before", b.strong},
+        {"strong_after", a.strong},
+        {"mean_excess_before", b.mean_excess},
+        {"mean_excess_after", a.mean_excess}};
+  }
+  return json;
+}
+
 Json ToJson(const ScatterSection& section) {
   Json cells = Json::array();
   for (std::size_t y = 0; y < section.heads.size(); ++y) {

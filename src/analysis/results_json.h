@@ -13,6 +13,7 @@ Json ToJson(const HeadResult& head);
 Json ToJson(const ModelReport& report, const std::vector<const HeadResult*>& shown);
 Json ToJson(const ModelComparison& comparison);
 Json ToJson(const Composition& composition);
+Json CompositionChange(const Composition& before, const Composition& after);
 Json ToJson(const ScatterSection& section);
 Json ToJson(const CorrelationMatrix& matrix);
 

@@ -6,6 +6,7 @@
 #include "analysis/head_report.h"
 #include "cli/numbers.h"
 #include "core/error.h"
+#include "text/task_items.h"
 #include "text/token_stream.h"
 
 namespace clearhead::cli {
@@ -26,7 +27,14 @@ Sequences Windows(const std::vector<std::int32_t>& ids, std::int64_t context, st
 }
 
 Sequences ReadSequences(const AttentionOptions& options, const fs::path& path,
-                        const Gpt2Config& config) {
+                        const Gpt2Config& config, std::uint64_t seed) {
+  if (options.task_option->count() > 0) {
+    const TaskSet set = MakeTaskSet(ParseTask(options.task), Tokenizer::Load(path),
+                                    {.count = options.items, .seed = seed});
+    Sequences prompts;
+    for (const TaskItem& item : set.items) prompts.push_back(item.clean);
+    return prompts;
+  }
   if (options.text_option->count() > 0) {
     if (options.context > config.positions) {
       Fail("--context {}: the model has {} positions", options.context, config.positions);
@@ -58,12 +66,13 @@ void CheckCounts(const AttentionOptions& options, std::size_t most) {
   }
   if (sources > most) FailUsage("{} models and files were given, at most {} fit", sources, most);
   const auto inputs = options.input.prompt_option->count() + options.input.ids_option->count() +
-                      options.input.ids_file_option->count() + options.text_option->count();
+                      options.input.ids_file_option->count() + options.text_option->count() +
+                      options.task_option->count();
   if (options.models.empty() && inputs > 0) {
     FailUsage("--attention files have their own input; name a MODEL to run it on another");
   }
   if (!options.models.empty() && inputs != 1) {
-    FailUsage("give exactly one of --prompt, --ids, --ids-file and --text");
+    FailUsage("give exactly one of --prompt, --ids, --ids-file, --text and --task");
   }
   if (options.labels.size() > sources) {
     FailUsage("there are {} labels for {} models and files", options.labels.size(), sources);
@@ -92,6 +101,10 @@ void AttentionOptions::Add(CLI::App* command) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--tokens", tokens, "With --text: stop after this many (default: all)")
       ->check(PositiveNumber());
+  task_option = command->add_option("--task", task,
+                                    "Run on prompts of a task, e.g. ioi (see clearhead tasks)");
+  command->add_option("--items", items, "With --task: number of prompts (default: 20)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   gates.Add(command, /*with_weight=*/false);
 }
 
@@ -116,10 +129,10 @@ std::vector<OpenedSource> OpenSources(const AttentionOptions& options, std::uint
     const bool gated = models[m].config.attention == AttentionKind::kGated;
     const GateRun gates =
         gated || !any_gated ? options.gates.Resolve(models[m].config, seed) : GateRun{};
-    sources.push_back(
-        {AttentionOfModel(models[m], gates, label(NameOf(paths[m])),
-                          ReadSequences(options, paths[m], models[m].config), TokenTexts(paths[m])),
-         models[m]});
+    sources.push_back({AttentionOfModel(models[m], gates, label(NameOf(paths[m])),
+                                        ReadSequences(options, paths[m], models[m].config, seed),
+                                        TokenTexts(paths[m])),
+                       models[m]});
   }
   for (const std::string& file : options.files) {
     sources.push_back({AttentionOfFile(file, label(fs::path(file).stem().string())), {}});

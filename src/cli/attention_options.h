@@ -15,9 +15,10 @@ namespace clearhead::cli {
 struct AttentionOptions {
   std::vector<std::string> models, files, labels;
   InputOptions input;
-  std::string text;
-  std::int64_t context = 0, tokens = 0;
+  std::string text, task;
+  std::int64_t context = 0, tokens = 0, items = 20;
   CLI::Option* text_option = nullptr;
+  CLI::Option* task_option = nullptr;
   GateFlags gates;
 
   void Add(CLI::App* command);

@@ -198,7 +198,12 @@ void Run(const Options& o) {
       models.push_back(model);
     }
     Json json = {{"schema", "clearhead.heads.1"}, {"models", models}};
-    if (comparison) json["comparison"] = ToJson(*comparison);
+    if (comparison) {
+      json["comparison"] = ToJson(*comparison);
+      json["comparison"]["composition"] =
+          compositions[0] && compositions[1] ? CompositionChange(*compositions[0], *compositions[1])
+                                             : Json(nullptr);
+    }
     return PrintJson(json);
   }
   std::string text;
@@ -207,7 +212,18 @@ void Run(const Options& o) {
     if (compositions[m]) text += CompositionText(*compositions[m]);
     text += m + 1 < reports.size() ? "\n" : "";
   }
-  if (comparison) text += "\n" + ComparisonText(*comparison);
+  if (comparison) {
+    text += "\n" + ComparisonText(*comparison);
+    if (compositions[0] && compositions[1]) {
+      text += "pairs of heads that compose strongly:";
+      for (std::size_t kind = 0; kind < kCompositionKinds; ++kind) {
+        text +=
+            fmt::format(" {} {} -> {}", CompositionName(static_cast<CompositionKind>(kind)),
+                        compositions[0]->counts[kind].strong, compositions[1]->counts[kind].strong);
+      }
+      text += "\n";
+    }
+  }
   Print(text);
 }
 

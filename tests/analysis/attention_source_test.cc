@@ -207,10 +207,11 @@ TEST(HeadMap, ReducesByMaximum) {
   EXPECT_EQ(reduced.cells, 103);
   EXPECT_EQ(reduced.weights[100 * 103 + 0], 0.75f);
   EXPECT_EQ(std::count(reduced.weights.begin(), reduced.weights.end(), 0.0f), 103 * 103 - 1);
-  const HeadMap whole = ReduceMap({0, 0}, SmallMaps().data(), T, 5);
+  const std::vector<float> maps = SmallMaps();
+  const HeadMap whole = ReduceMap({0, 0}, maps.data(), T, 5);
   EXPECT_EQ(whole.block, 1);
-  EXPECT_EQ(whole.weights, std::vector<float>(SmallMaps().begin(), SmallMaps().begin() + T * T));
-  EXPECT_EQ(ReduceMap({0, 0}, SmallMaps().data(), T, 1).cells, 1);
+  EXPECT_EQ(whole.weights, std::vector<float>(maps.begin(), maps.begin() + T * T));
+  EXPECT_EQ(ReduceMap({0, 0}, maps.data(), T, 1).cells, 1);
 }
 
 }  // namespace

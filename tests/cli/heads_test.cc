@@ -171,6 +171,8 @@ TEST_F(Heads, TwoModelsOnAText) {
   EXPECT_EQ(change["paired"], true);
   EXPECT_GT(change["connections_removed_percent"], 0);
   EXPECT_EQ(change["heads"].size(), 6u);
+  EXPECT_EQ(change["composition"]["K"]["strong_before"],
+            change["composition"]["K"]["strong_after"]);
   EXPECT_GT(change["open_edges_per_query"]["before"], change["open_edges_per_query"]["after"]);
   EXPECT_DOUBLE_EQ(change["open_edges_per_query"]["p"].get<double>(), 2 / 64.0);
   EXPECT_TRUE(change["heads"][0]["self"]["p"].is_number());
@@ -178,6 +180,7 @@ TEST_F(Heads, TwoModelsOnAText) {
       Succeed({"heads", Dense(), Sparse(), "--text", At("book.txt"), "--context", "16"}).out;
   EXPECT_THAT(text, HasSubstr("connections removed"));
   EXPECT_THAT(text, HasSubstr("sinks eliminated"));
+  EXPECT_THAT(text, HasSubstr("compose strongly: Q "));
   // The limit counts tokens, and one prompt has no p-value for a head.
   EXPECT_EQ(SucceedJson({"heads", Dense(), "--text", At("book.txt"), "--context", "16", "--tokens",
                          "37"})["models"][0]["tokens"],
