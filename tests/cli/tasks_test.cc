@@ -70,5 +70,17 @@ TEST(TasksCommand, OneLineForWhatCannotBe) {
   ExpectFailure({"tasks", "--import", folder / "bad.csv", "--model", small}, 1, {"correct_idx"});
 }
 
+TEST(TasksCommand, HeadsAreDrawnAndAnalysedOnATask) {
+  const TemporaryFolder folder;
+  const std::string model = TaskModel(folder);
+  const Json heads = SucceedJson({"heads", model, "--task", "ioi", "--items", "3"});
+  EXPECT_EQ(heads["models"][0]["sequences"], 3);
+  SucceedJson({"grid", model, "--task", "copy", "--sequence", "2", "--out", folder / "g.png"});
+  EXPECT_TRUE(fs::exists(folder / "g.png"));
+  ExpectFailure({"grid", model, "--task", "chess", "--out", folder / "n.png"}, 1, {"chess", "ioi"});
+  ExpectFailure({"grid", model, "--task", "ioi", "--prompt", "a", "--out", folder / "n.png"}, 2,
+                {"exactly one"});
+}
+
 }  // namespace
 }  // namespace clearhead
