@@ -237,14 +237,6 @@ void AddSparsify(CLI::App& app) {
       ->check(PositiveNumber());
   command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.05)")
       ->check(PositiveNumber());
-  command
-      ->add_option("--lambda-gain", s.multiplier.gain,
-                   "How strongly it answers the constraint at once (default: 1.5)")
-      ->check(NonNegativeNumber());
-  command
-      ->add_option("--lambda-scale", s.multiplier.scale,
-                   "Nats of violation that count as full (default: 0.02)")
-      ->check(PositiveNumber());
   command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")
       ->check(CLI::Range(0.0, 0.9999));
   command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")

@@ -28,8 +28,6 @@ Json Settings(const Gpt2& start, std::span<const std::int32_t> train,
                {"distill", o.distill},
                {"lambda_init", o.multiplier.initial},
                {"lambda_rate", o.multiplier.rate},
-               {"lambda_gain", o.multiplier.gain},
-               {"lambda_scale", o.multiplier.scale},
                {"ema", o.multiplier.ema},
                {"starts", o.starts.size()},
                {"seed", o.seed}});
@@ -65,20 +63,25 @@ SparseQuality Measure(const Gpt2& model, std::span<const std::int32_t> valid,
 
 // The numbers of the loop that a checkpoint keeps, in one order for both directions.
 struct LoopState {
-  double integral = 0.0, average = 0.0;
+  double beta = 0.0, average = 0.0;
   SparseQuality last, best;
   double has_last = 0.0, has_best = 0.0;
 
   std::vector<double> Pack() const {
-    return {integral,           average,
-            has_last,           last.loss,
-            last.edge_fraction, last.edges_per_query,
-            has_best,           best.loss,
-            best.edge_fraction, best.edges_per_query};
+    return {beta,
+            average,
+            has_last,
+            last.loss,
+            last.edge_fraction,
+            last.edges_per_query,
+            has_best,
+            best.loss,
+            best.edge_fraction,
+            best.edges_per_query};
   }
   static LoopState Unpack(const std::vector<double>& v, const std::string& source) {
     if (v.size() != 10) Fail("{}: not a checkpoint of sparsify", source);
-    return {.integral = v[0],
+    return {.beta = v[0],
             .average = v[1],
             .last = {v[3], v[4], v[5]},
             .best = {v[7], v[8], v[9]},
@@ -152,7 +155,7 @@ SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
     return true;  // the best model and the memory of it belong together
   };
   parts.state = [&] {
-    return LoopState{.integral = multiplier.integral(),
+    return LoopState{.beta = multiplier.beta(),
                      .average = multiplier.average(),
                      .last = quality.value_or(SparseQuality{}),
                      .best = best.value_or(SparseQuality{}),
@@ -162,7 +165,7 @@ SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
   };
   parts.restore = [&](const std::vector<double>& values, const std::string& source) {
     const LoopState loop = LoopState::Unpack(values, source);
-    multiplier.Restore(loop.integral, loop.average);
+    multiplier.Restore(loop.beta, loop.average);
     if (loop.has_last != 0.0) quality = loop.last;
     if (loop.has_best != 0.0) best = loop.best;
   };
