@@ -233,9 +233,9 @@ void AddSparsify(CLI::App& app) {
       ->check(NonNegativeNumber());
   command
       ->add_option("--lambda-init", s.multiplier.initial,
-                   "Penalty weight at the start (default: 0.1)")
+                   "Penalty weight at the start (default: 0.5)")
       ->check(PositiveNumber());
-  command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.05)")
+  command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.02)")
       ->check(PositiveNumber());
   command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")
       ->check(CLI::Range(0.0, 0.9999));

@@ -3,9 +3,11 @@
 //
 //   minimise P  subject to  CE_sparse <= CE_dense + slack
 //   step on (CE + w KL + beta P) / (1 + beta),  beta = 1 / lambda of the usual form
-//   v = clamp((CE_sparse - CE_dense - slack) / scale, -1, 1)     both on the same batch: its noise
-//   cancels m = ema m + (1 - ema) v beta <- clamp(beta exp(-rate m), beta_min, beta_max) loss too
-//   high: press less; room: press more
+//   v = clamp((CE_sparse - CE_dense - slack) / scale, -1, 1)   both on one batch: its noise cancels
+//   m = ema m + (1 - ema) v
+//   beta <- clamp(beta exp(-rate m), minimum, maximum)         loss too high: press less
+// The loss answers beta some fifty steps late: a rate of 0.05 overshoots and swings between pruning
+// and repair (docs/sparsify.md), 0.02 does not.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +16,10 @@
 namespace clearhead {
 
 struct MultiplierOptions {
-  double initial = 0.1;
+  double initial = 0.5;
   double minimum = 0.02;
   double maximum = 100.0;
-  double rate = 0.05;
+  double rate = 0.02;
   double ema = 0.9;
   double scale = 0.02;  // nats of violation that count as full
 };

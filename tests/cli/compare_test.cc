@@ -106,7 +106,7 @@ TEST_F(CompareCommand, RefusesWhatItCannotDo) {
                 {folder_ / "dense", folder_ / "other", "different vocabularies"});
 }
 
-TEST(CompareCommand, PromptsSideBySide) {
+TEST(ComparePrompts, SideBySide) {
   const TemporaryFolder folder;
   MakeSmallModel(folder / "a");
   MakeSmallModel(folder / "b", /*gated=*/true);

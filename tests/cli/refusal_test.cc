@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Usage, UnknownCommandsAreNamed) {
-  ExpectFailure({"foo"}, 2, {"'foo'", "info, tokenize, capture, eval, generate"});
+  ExpectFailure({"foo"}, 2, {"'foo'", "info, tokenize, capture, eval, compare, generate"});
   ExpectFailure({"foo", "info"}, 2, {"foo"});
   ExpectFailure({"--foo"}, 2, {"--foo"});
   ExpectFailure({""}, 2, {"''"});
