@@ -94,10 +94,6 @@ Json EdgesJson(const CircuitReport& report, const ResidualGraph& graph) {
 
 }  // namespace
 
-std::string_view ToText(TaskMetric metric) {
-  return metric == TaskMetric::kLogitDifference ? "logit difference" : "probability difference";
-}
-
 CircuitSettings SettingsOf(const CircuitReport& report) {
   const FindOptions& o = report.options;
   CircuitSettings settings;

@@ -7,8 +7,6 @@
 
 namespace clearhead {
 
-std::string_view ToText(TaskMetric metric);  // "logit difference"
-
 // The words that go with every number.
 struct CircuitSettings {
   std::string metric, ablation, importance, granularity, edges, faithfulness, random;

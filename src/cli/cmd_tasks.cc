@@ -35,10 +35,6 @@ std::vector<Task> TasksOf(const Options& o) {
   return tasks;
 }
 
-std::string_view MetricName(TaskMetric metric) {
-  return metric == TaskMetric::kLogitDifference ? "logit difference" : "probability difference";
-}
-
 // Sentences of all tasks, shuffled together, one per line: text to train on.
 std::string RunningText(const Options& o) {
   std::vector<std::pair<std::uint64_t, std::string>> lines;
@@ -79,7 +75,7 @@ std::string Some(const Json& texts) {
 Json Describe(const TaskSet& set, const Options& o, const Tokenizer& tokenizer, const Gpt2& model) {
   const TaskScore score = ScoreTask(model, set);
   Json json = {{"task", set.name},
-               {"metric", MetricName(set.metric)},
+               {"metric", ToText(set.metric)},
                {"part", o.import_path.empty() ? o.part : std::string("imported")},
                {"items", score.items},
                {"skipped", set.skipped},
@@ -122,7 +118,7 @@ void ListTasks(const Options& o) {
   std::string text;
   for (const Task task : TasksOf(o)) {
     const TaskInfo& info = InfoOf(task);
-    text += fmt::format("{:<14}{} ({})\n", info.name, info.description, MetricName(info.metric));
+    text += fmt::format("{:<14}{} ({})\n", info.name, info.description, ToText(info.metric));
     Json examples = Json::array();
     for (std::int64_t n = 0; n < o.examples; ++n) {
       const TaskSentence sentence =
@@ -137,7 +133,7 @@ void ListTasks(const Options& o) {
     }
     list.push_back({{"task", info.name},
                     {"description", info.description},
-                    {"metric", MetricName(info.metric)},
+                    {"metric", ToText(info.metric)},
                     {"examples", examples}});
   }
   o.common.json ? PrintJson(list) : Print(text);

@@ -69,13 +69,24 @@ std::string Spaced(const Words& words, std::size_t first, std::size_t last) {
   return text;
 }
 
-TaskSentence Copy(RandomStream& random, const WordFilter& usable) {
+struct WordList {
+  Words words;             // kListLength different ones
+  std::string_view other;  // and one that is not among them
+};
+
+WordList ChooseList(RandomStream& random, const WordFilter& usable) {
   const Words nouns = Usable(TaskNouns(), " ", usable, kListLength + 1, "words for lists");
-  Words list;
-  for (const std::uint64_t i : Choose(random, kListLength + 1, nouns.size()))
-    list.push_back(nouns[i]);
-  const std::string_view other = list.back();
-  list.pop_back();
+  WordList list;
+  for (const std::uint64_t i : Choose(random, kListLength + 1, nouns.size())) {
+    list.words.push_back(nouns[i]);
+  }
+  list.other = list.words.back();
+  list.words.pop_back();
+  return list;
+}
+
+TaskSentence Copy(RandomStream& random, const WordFilter& usable) {
+  const auto [list, other] = ChooseList(random, usable);
   // The first word of the second round cannot be known to be asked for: it is told.
   const std::size_t asked = 1 + random.Below(kListLength - 1);
   Words twin = list;
@@ -90,12 +101,7 @@ TaskSentence Copy(RandomStream& random, const WordFilter& usable) {
 }
 
 TaskSentence Induction(RandomStream& random, const WordFilter& usable) {
-  const Words nouns = Usable(TaskNouns(), " ", usable, kListLength + 1, "words for lists");
-  Words list;
-  for (const std::uint64_t i : Choose(random, kListLength + 1, nouns.size()))
-    list.push_back(nouns[i]);
-  const std::string_view other = list.back();
-  list.pop_back();
+  const auto [list, other] = ChooseList(random, usable);
   // The asked pair starts at `first`; the wrong answer is another word of the list.
   const std::size_t first = random.Below(kListLength - 2);
   std::size_t wrong = random.Below(kListLength - 2);
@@ -252,6 +258,10 @@ TaskSentence Digits(RandomStream& random, TaskPart part) {
 }  // namespace
 
 std::span<const TaskInfo> AllTasks() { return kTasks; }
+
+std::string_view ToText(TaskMetric metric) {
+  return metric == TaskMetric::kLogitDifference ? "logit difference" : "probability difference";
+}
 
 const TaskInfo& InfoOf(Task task) { return kTasks[static_cast<std::size_t>(task)]; }
 

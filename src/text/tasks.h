@@ -38,6 +38,8 @@ enum class TaskMetric {
   kProbabilityDifference,  // sum P(answers) - sum P(wrongs), of the whole softmax
 };
 
+std::string_view ToText(TaskMetric metric);  // "logit difference"
+
 struct TaskInfo {
   Task task;
   std::string_view name;
