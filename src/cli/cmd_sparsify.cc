@@ -235,6 +235,8 @@ void AddSparsify(CLI::App& app) {
       ->add_option("--lambda-init", s.multiplier.initial,
                    "Penalty weight at the start (default: 0.5)")
       ->check(PositiveNumber());
+  command->add_option("--lambda-max", s.multiplier.maximum, "Largest penalty weight (default: 10)")
+      ->check(PositiveNumber());
   command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.02)")
       ->check(PositiveNumber());
   command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")

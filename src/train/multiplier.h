@@ -6,8 +6,8 @@
 //   v = clamp((CE_sparse - CE_dense - slack) / scale, -1, 1)   both on one batch: its noise cancels
 //   m = ema m + (1 - ema) v
 //   beta <- clamp(beta exp(-rate m), minimum, maximum)         loss too high: press less
-// The loss answers beta some fifty steps late: a rate of 0.05 overshoots and swings between pruning
-// and repair (docs/sparsify.md), 0.02 does not.
+// The loss answers beta some fifty steps late, and suddenly where a gate that mattered closes; to
+// open it again takes hundreds of steps. So beta moves slowly and has a lid (docs/sparsify.md).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace clearhead {
 struct MultiplierOptions {
   double initial = 0.5;
   double minimum = 0.02;
-  double maximum = 100.0;
+  double maximum = 10.0;
   double rate = 0.02;
   double ema = 0.9;
   double scale = 0.02;  // nats of violation that count as full
