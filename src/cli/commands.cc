@@ -10,7 +10,11 @@ void AddCommands(CLI::App& app) {
   AddCompare(app);
   AddGenerate(app);
   AddAttention(app);
+  AddGrid(app);
+  AddHeads(app);
+  AddScatter(app);
   AddTasks(app);
+  AddCircuit(app);
   AddTrain(app);
   AddSparsify(app);
   AddBench(app);

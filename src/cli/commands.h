@@ -19,5 +19,9 @@ void AddSparsify(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
 void AddTasks(CLI::App& app);
+void AddCircuit(CLI::App& app);
+void AddGrid(CLI::App& app);
+void AddHeads(CLI::App& app);
+void AddScatter(CLI::App& app);
 
 }  // namespace clearhead::cli

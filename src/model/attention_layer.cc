@@ -96,21 +96,6 @@ struct Layer {
   void Visit(Tap tap, float* matrix) const { pass.Visit({tap, layer}, {matrix, matrix_shape()}); }
 };
 
-void AppendToCache(const Layer& l) {
-  if (l.pass.cache == nullptr) return;
-  const std::int64_t C = l.pass.config().width;
-  KeyValueCache& cache = *l.pass.cache;
-  const auto at = static_cast<std::size_t>(l.layer);
-  for (std::int64_t b = 0; b < l.pass.batch; ++b) {
-    for (std::int64_t t = 0; t < l.pass.length; ++t) {
-      const float* row = l.a().qkv + (b * l.pass.length + t) * 3 * C;
-      const std::int64_t to = (b * cache.capacity + cache.length + t) * C;
-      std::copy(row + C, row + 2 * C, cache.keys[at].data() + to);
-      std::copy(row + 2 * C, row + 3 * C, cache.values[at].data() + to);
-    }
-  }
-}
-
 void StagedForward(const Layer& l) {
   const AttentionShape shape = l.shape();
   const AttentionInput input = l.input();
@@ -197,9 +182,25 @@ void StagedBackward(const Layer& l) {
 
 }  // namespace
 
+void AppendToCache(const Pass& pass, std::int64_t layer, Activations& activations) {
+  if (pass.cache == nullptr) return;
+  const std::int64_t C = pass.config().width;
+  KeyValueCache& cache = *pass.cache;
+  const auto at = static_cast<std::size_t>(layer);
+  const float* qkv = activations.blocks[at].qkv;
+  for (std::int64_t b = 0; b < pass.batch; ++b) {
+    for (std::int64_t t = 0; t < pass.length; ++t) {
+      const float* row = qkv + (b * pass.length + t) * 3 * C;
+      const std::int64_t to = (b * cache.capacity + cache.length + t) * C;
+      std::copy(row + C, row + 2 * C, cache.keys[at].data() + to);
+      std::copy(row + 2 * C, row + 3 * C, cache.values[at].data() + to);
+    }
+  }
+}
+
 void AttentionLayerForward(const Pass& pass, std::int64_t layer, Activations& activations) {
   const Layer l{pass, layer, activations};
-  AppendToCache(l);
+  AppendToCache(pass, layer, activations);
   if (l.staged()) return StagedForward(l);
   if (pass.gated()) {
     GatedAttentionForward(l.shape(), l.input(), l.gate(), l.Rows(l.a().z), l.a().log_sum_exp,

@@ -109,8 +109,12 @@ const float* MlpInput(const Pass& pass, std::int64_t layer, float* resid_mid, Bl
 }  // namespace
 
 void BlockForward(const Pass& pass, std::int64_t layer, Activations& activations) {
-  const Gpt2Config& config = pass.config();
-  const std::int64_t R = pass.rows(), C = config.width, F = config.inner;
+  AttentionHalfForward(pass, layer, activations);
+  MlpHalfForward(pass, layer, activations);
+}
+
+void AttentionHalfForward(const Pass& pass, std::int64_t layer, Activations& activations) {
+  const std::int64_t R = pass.rows(), C = pass.config().width;
   const BlockLayers layers = LayersOf(pass, layer);
   BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
   BlockExtras& extras = activations.extras[static_cast<std::size_t>(layer)];
@@ -134,6 +138,15 @@ void BlockForward(const Pass& pass, std::int64_t layer, Activations& activations
   ProjectHeads(pass, layer, layers.attn_c_proj, a.z, branch);
   pass.Visit({Tap::kAttnOut, layer}, pass.Rows(branch, C));
   Add(R * C, a.resid_pre, branch, a.resid_mid);
+}
+
+void MlpHalfForward(const Pass& pass, std::int64_t layer, Activations& activations) {
+  const Gpt2Config& config = pass.config();
+  const std::int64_t R = pass.rows(), C = config.width, F = config.inner;
+  const BlockLayers layers = LayersOf(pass, layer);
+  BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
+  BlockExtras& extras = activations.extras[static_cast<std::size_t>(layer)];
+  float* branch = activations.branch;
 
   pass.Visit({Tap::kResidMid, layer}, pass.Rows(a.resid_mid, C));
   const float* mlp_in = MlpInput(pass, layer, a.resid_mid, extras);
@@ -147,6 +160,19 @@ void BlockForward(const Pass& pass, std::int64_t layer, Activations& activations
   pass.Visit({Tap::kMlpOut, layer}, pass.Rows(branch, C));
   Add(R * C, a.resid_mid, branch, a.resid_post);
   pass.Visit({Tap::kResidPost, layer}, pass.Rows(a.resid_post, C));
+}
+
+void AppendKeysAndValues(const Pass& pass, std::int64_t layer, Activations& activations) {
+  const std::int64_t R = pass.rows(), C = pass.config().width;
+  const BlockLayers layers = LayersOf(pass, layer);
+  BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
+  LayerNormForward(layers.ln_1, R, a.resid_pre, a.ln_1, a.ln_1_mean, a.ln_1_scale);
+  for (std::int64_t r = 0; r < R; ++r) {
+    std::copy(layers.c_attn.bias + C, layers.c_attn.bias + 3 * C, a.qkv + r * 3 * C + C);
+  }
+  Gemm({R, 2 * C, C}, {a.ln_1, C}, {layers.c_attn.weight + C, 3 * C}, a.qkv + C, 3 * C,
+       /*accumulate=*/true);
+  AppendToCache(pass, layer, activations);
 }
 
 void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activations,
