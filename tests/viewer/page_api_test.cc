@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analysis/results_json.h"
 #include "cli/small_model.h"
 #include "core/file.h"
 #include "support/temporary_folder.h"
