@@ -36,9 +36,8 @@ ModelSet OpenViewedModels(const std::vector<std::string>& models,
   std::vector<ModelPlace> places;
   for (std::size_t m = 0; m < names.size(); ++m) {
     const fs::path folder = FindModel(names[m]);
-    places.push_back({folder, m < labels.size()
-                                  ? labels[m]
-                                  : fs::weakly_canonical(folder).filename().string()});
+    places.push_back(
+        {folder, m < labels.size() ? labels[m] : fs::weakly_canonical(folder).filename().string()});
   }
   return LoadModelSet(places);
 }

@@ -39,7 +39,7 @@ class Connection final : public httplib::Stream {
   int socket_;
   ConnectionLimits limits_;
   std::string buffer_;
-  std::size_t used_ = 0;  // of buffer_
+  std::size_t used_ = 0;   // of buffer_
   std::size_t taken_ = 0;  // bytes of this request
   Clock::time_point read_deadline_, write_deadline_;
   bool writing_ = false;

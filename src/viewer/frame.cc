@@ -41,7 +41,8 @@ std::string MakeFrame(Json header, std::span<const FrameArray> arrays) {
 }
 
 ParsedFrame ParseFrame(std::string_view bytes) {
-  if (!bytes.starts_with(kMagic) || bytes.size() < kStart) Fail("not a frame: no CHF1 at its start");
+  if (!bytes.starts_with(kMagic) || bytes.size() < kStart)
+    Fail("not a frame: no CHF1 at its start");
   std::uint32_t size = 0;
   std::memcpy(&size, bytes.data() + kMagic.size(), sizeof(size));
   if (size % 4 != 0 || size > bytes.size() - kStart) {

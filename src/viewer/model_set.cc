@@ -14,9 +14,10 @@ void CheckSameTokens(const Tokenizer& a, const Tokenizer& b, const ModelPlace& f
   std::int32_t id = 0;
   while (id < common && a.TokenBytes(id) == b.TokenBytes(id)) ++id;
   if (id == common && a.vocabulary_size() == b.vocabulary_size()) return;
-  Fail("'{}' and '{}' have different vocabularies: their tokens differ from number {} on; view "
-       "models with one tokenizer",
-       first.label, other.label, id);
+  Fail(
+      "'{}' and '{}' have different vocabularies: their tokens differ from number {} on; view "
+      "models with one tokenizer",
+      first.label, other.label, id);
 }
 
 }  // namespace
@@ -43,8 +44,7 @@ ModelSet LoadModelSet(const std::vector<ModelPlace>& places) {
     set.models.push_back({place.label, LoadModel(place.folder)});
     if (set.models.back().model.config.vocabulary < set.tokenizer.vocabulary_size()) {
       Fail("'{}' has {} embeddings for {} tokens; its tokenizer belongs to another model",
-           place.label, set.models.back().model.config.vocabulary,
-           set.tokenizer.vocabulary_size());
+           place.label, set.models.back().model.config.vocabulary, set.tokenizer.vocabulary_size());
     }
   }
   return set;

@@ -133,17 +133,17 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
   if (kind == QuestionKind::kHead) {
     if (!json.contains("head")) Fail("the question has no 'head'");
     // Models may differ in shape: a head of any of them will do.
-    const auto most = std::max_element(
-        set.models.begin(), set.models.end(), [](const ViewedModel& a, const ViewedModel& b) {
-          return a.model.config.layers * a.model.config.heads <
-                 b.model.config.layers * b.model.config.heads;
-        });
+    const auto most = std::max_element(set.models.begin(), set.models.end(),
+                                       [](const ViewedModel& a, const ViewedModel& b) {
+                                         return a.model.config.layers * a.model.config.heads <
+                                                b.model.config.layers * b.model.config.heads;
+                                       });
     q.head = HeadOf(json["head"], *most);
   }
   if (kind == QuestionKind::kToken) {
     if (!json.contains("position")) Fail("the question has no 'position'");
-    q.position = WholeNumber(json["position"], "position", 0,
-                             static_cast<std::int64_t>(q.ids.size()) - 1);
+    q.position =
+        WholeNumber(json["position"], "position", 0, static_cast<std::int64_t>(q.ids.size()) - 1);
   }
   return q;
 }

@@ -9,14 +9,8 @@ extern const char clearhead_page_style[], clearhead_page_style_end[];
 
 namespace clearhead {
 
-std::string_view PageHtml() {
-  return {clearhead_page_html, clearhead_page_html_end};
-}
-std::string_view PageScript() {
-  return {clearhead_page_script, clearhead_page_script_end};
-}
-std::string_view PageStyle() {
-  return {clearhead_page_style, clearhead_page_style_end};
-}
+std::string_view PageHtml() { return {clearhead_page_html, clearhead_page_html_end}; }
+std::string_view PageScript() { return {clearhead_page_script, clearhead_page_script_end}; }
+std::string_view PageStyle() { return {clearhead_page_style, clearhead_page_style_end}; }
 
 }  // namespace clearhead

@@ -36,14 +36,14 @@ struct PositionPrediction {
 };
 
 struct PromptRun {
-  std::int64_t length = 0;          // T
+  std::int64_t length = 0;  // T
   std::int64_t tokens_per_cell = 1;
-  std::int64_t cells = 0;           // n = ceil(T / tokens_per_cell)
-  std::vector<float> maps;          // [L,H,n,n]
-  std::vector<float> whole;         // [T,T] of whole_head, else empty
-  std::vector<float> reads;         // [L,H,T]: what `position` reads, else empty
-  std::vector<float> read_by;       // [L,H,T]: who reads `position`, else empty
-  std::vector<HeadResult> heads;    // layer by layer, over this prompt
+  std::int64_t cells = 0;         // n = ceil(T / tokens_per_cell)
+  std::vector<float> maps;        // [L,H,n,n]
+  std::vector<float> whole;       // [T,T] of whole_head, else empty
+  std::vector<float> reads;       // [L,H,T]: what `position` reads, else empty
+  std::vector<float> read_by;     // [L,H,T]: who reads `position`, else empty
+  std::vector<HeadResult> heads;  // layer by layer, over this prompt
   ModelSummary summary;
   std::vector<PositionPrediction> predictions;  // [T]
   std::optional<double> loss;                   // mean over the T-1 known next tokens

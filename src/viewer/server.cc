@@ -302,9 +302,8 @@ struct PageServer::State {
     server.Get("/api/overview", [this](const Request&, Response& response) {
       response.set_content(overview, kJsonType);
     });
-    server.Get(R"(/api/results/(\d{1,6}))", [this](const Request& request, Response& response) {
-      Result(request, response);
-    });
+    server.Get(R"(/api/results/(\d{1,6}))",
+               [this](const Request& request, Response& response) { Result(request, response); });
     const auto post = [this](const char* path, QuestionKind kind) {
       server.Post(path, [this, kind](const Request& request, Response& response) {
         Ask(kind, request, response);

@@ -16,8 +16,8 @@ namespace clearhead {
 
 // Who asks, so that a newer question replaces an older one of the same page.
 struct Asker {
-  std::string client;        // empty: nobody's
-  std::int64_t number = 0;   // grows with each question of a client
+  std::string client;       // empty: nobody's
+  std::int64_t number = 0;  // grows with each question of a client
 };
 
 enum class WorkOutcome {

@@ -124,8 +124,8 @@ TEST_F(PageApiTest, HeadAndTokenFramesAreCutsOfTheWholeMaps) {
   const ParsedFrame whole = Run({{"prompt", kPrompt}});
   const std::size_t T = whole.header["ids"].size();
   const Json head = {{"prompt", kPrompt}, {"head", "L1H0"}};
-  const ParsedFrame one = ParseFrame(
-      HeadFrame(*set_, ParseQuestion(QuestionKind::kHead, ToText(head, -1), *set_), {}));
+  const ParsedFrame one =
+      ParseFrame(HeadFrame(*set_, ParseQuestion(QuestionKind::kHead, ToText(head, -1), *set_), {}));
   const Json token = {{"prompt", kPrompt}, {"position", 3}};
   const ParsedFrame rows = ParseFrame(
       TokenFrame(*set_, ParseQuestion(QuestionKind::kToken, ToText(token, -1), *set_), {}));
@@ -232,7 +232,9 @@ TEST(ModelSetTest, RefusesModelsWithDifferentTokens) {
   const std::string text = "Quite other words, zebra zebra zebra zebra.";
   const std::vector<std::string_view> texts = {text};
   TrainBpe(texts, {.vocabulary_size = 260}).Save(folder / "b");
-  EXPECT_THAT(ErrorOf([&] { LoadModelSet({{folder / "a", "a"}, {folder / "b", "b"}}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                LoadModelSet({{folder / "a", "a"}, {folder / "b", "b"}});
+              }),
               HasSubstr("different vocabularies"));
 }
 

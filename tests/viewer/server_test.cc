@@ -47,7 +47,8 @@ class ServerTest : public ::testing::Test {
 
   int Connect() const {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port_))};
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<std::uint16_t>(port_))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     return socket;
@@ -119,8 +120,8 @@ TEST_F(ServerTest, AnswersThePageAndItsQuestions) {
 
 TEST_F(ServerTest, RefusesOtherHostsAndSites) {
   const auto with_host = [&](const std::string& host) {
-    return Status(Raw("GET /api/overview HTTP/1.1\r\nHost: " + host +
-                      "\r\nConnection: close\r\n\r\n"));
+    return Status(
+        Raw("GET /api/overview HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"));
   };
   EXPECT_EQ(with_host(Host()), 200);
   EXPECT_EQ(with_host(fmt::format("localhost:{}", port_)), 200);
@@ -139,10 +140,9 @@ TEST_F(ServerTest, RefusesOtherHostsAndSites) {
 }
 
 TEST_F(ServerTest, NothingNamesAFile) {
-  for (const char* path :
-       {"/../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd", "/api/results/../../x",
-        "/api/results/1", "/api/results/99999999999", "/api/results/-1", "/page.js/..",
-        "/%00", "/api/run"}) {
+  for (const char* path : {"/../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd",
+                           "/api/results/../../x", "/api/results/1", "/api/results/99999999999",
+                           "/api/results/-1", "/page.js/..", "/%00", "/api/run"}) {
     const std::string answer = Get(path);
     EXPECT_EQ(Status(answer), 404) << path << answer.substr(0, 200);
     EXPECT_EQ(answer.find("root:"), std::string::npos);
@@ -166,7 +166,8 @@ TEST_F(ServerTest, SurvivesWhatIsNotHttpOrJson) {
   Raw("GET / HTTP/9.9\r\n\r\n");
   Raw("BREW /pot HTTP/1.1\r\nHost: " + Host() + "\r\n\r\n");
   Raw("GET " + std::string(100'000, 'a') + " HTTP/1.1\r\n\r\n");
-  Raw("GET / HTTP/1.1\r\nHost: " + Host() + "\r\nRange: bytes=0-1,2-3,-5\r\nConnection: close\r\n\r\n");
+  Raw("GET / HTTP/1.1\r\nHost: " + Host() +
+      "\r\nRange: bytes=0-1,2-3,-5\r\nConnection: close\r\n\r\n");
   Raw("POST /api/run HTTP/1.1\r\nHost: " + Host() + "\r\nContent-Length: -5\r\n\r\nx");
   Raw("POST /api/run HTTP/1.1\r\nHost: " + Host() +
       "\r\nContent-Length: 99999999999999999999\r\n\r\nx");

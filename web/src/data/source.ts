@@ -63,7 +63,7 @@ function headFromMaps(run: Run, head: string): (Float32Array | undefined)[] {
 // A newer question of the same kind stops the older one here and, by its number, in the server.
 class LiveSource implements Source {
   readonly live = true;
-  private readonly client = crypto.randomUUID();
+  private readonly client = crypto.getRandomValues(new Uint32Array(3)).join("-");
   private number = 0;
   private readonly running = new Map<string, AbortController>();
 
