@@ -100,7 +100,15 @@ function watch(page, home) {
   return trouble;
 }
 
-const ran = (page, more) => page.waitForFunction((turn) => Number(document.body.dataset.ran ?? 0) > turn && !document.body.hasAttribute("aria-busy"), more);
+// Playwright's own waitForFunction evaluates strings, which the page's policy forbids.
+async function until(page, holds, argument) {
+  for (const end = Date.now() + 30_000; Date.now() < end; await page.waitForTimeout(20)) {
+    if (await page.evaluate(holds, argument)) return;
+  }
+  throw new Error(`not within 30 s: ${holds}; status: ${await page.textContent("#status")}`);
+}
+
+const ran = (page, more) => until(page, (turn) => Number(document.body.dataset.ran ?? 0) > turn && !document.body.hasAttribute("aria-busy"), more);
 const turnOf = (page) => page.evaluate(() => Number(document.body.dataset.ran ?? 0));
 const shot = (page, name) => page.screenshot({ path: join(screenshots, `${name}.png`) });
 async function after(page, action) {
@@ -153,7 +161,7 @@ async function testServed(browser, address) {
   await shot(page, "head");
   assert.match(page.url(), /head=L0H1/);
   await page.keyboard.press("ArrowRight");
-  await page.waitForFunction(() => !location.hash.includes("head=L0H1"));
+  await until(page, () => !location.hash.includes("head=L0H1"));
   await page.keyboard.press("Escape");
   await page.waitForSelector("dialog:not([open])", { state: "attached" });
 
@@ -162,7 +170,7 @@ async function testServed(browser, address) {
   await page.keyboard.press("2");
   await page.waitForSelector(".token.chosen");
   await page.locator('.token[data-at="4"]').first().click();
-  await page.waitForFunction(() => location.hash.includes("at=4"));
+  await until(page, () => location.hash.includes("at=4"));
   await page.waitForSelector('.token.chosen[data-at="4"]');
   await shot(page, "tokens");
   await page.locator("main").focus();
@@ -223,7 +231,7 @@ async function testServed(browser, address) {
     await page.fill("#prompt", words);
     await page.press("#prompt", "Enter");
   }
-  await page.waitForFunction(() => /^\d+ tokens/.test(document.querySelector("#status").textContent) && !document.body.hasAttribute("aria-busy"));
+  await until(page, () => /^\d+ tokens/.test(document.querySelector("#status").textContent) && !document.body.hasAttribute("aria-busy"));
   const last = await ask(address, "api/run", { prompt: "The cat sat on" });
   assert.match(await page.textContent("#status"), new RegExp(`^${last.header.tokens.length} tokens`));
   assert.deepEqual(trouble.filter((line) => !line.includes("409")), []);
