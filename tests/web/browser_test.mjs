@@ -151,7 +151,7 @@ async function testServed(browser, address) {
   const sorted = [...frame.header.models[1].heads].sort((a, b) => b.importance - a.importance).map((info) => info.head);
   assert.deepEqual(order, sorted);
   await page.locator("#map-size").fill("140");
-  assert.equal(Math.round((await page.locator(".card canvas").first().boundingBox()).width), 142);
+  assert.equal(Math.round((await page.locator(".card canvas").first().boundingBox()).width), 140);
 
   // A head in large: click, keys, and back by the address.
   await page.click('.card[data-head="L0H1"]');

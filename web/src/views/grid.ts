@@ -78,7 +78,7 @@ function controls(page: Page): HTMLElement {
   const layers = Math.max(...page.overview.models.map((model) => model.layers));
   const kinds = [...new Set(run.models.flatMap((model) => model.heads.map((info) => info.kind)))].sort();
   const number = (label: string, value: number, step: string, change: (value: number) => void) => {
-    const input = el("input", { type: "number", min: "0", step, value: String(value) });
+    const input = el("input", { type: "number", min: "0", step, placeholder: "any", value: value === 0 ? "" : String(value) });
     input.onchange = () => change(Number(input.value) || 0);
     return el("label", {}, [label, input]);
   };
@@ -135,7 +135,8 @@ class GridView implements View {
     this.cards?.replaceChildren(...heads.map((head) => card(page, head)));
     const all = headNames(run).length;
     if (this.count !== undefined) {
-      this.count.textContent = `${heads.length} of ${all} heads. Queries run down, keys run right; white is 0, dark blue is 1. ` +
+      const order = run.models.map((model) => model.label).join(store.state.above ? " above " : " left, ") + (run.models.length > 1 && !store.state.above ? " right" : "");
+      this.count.textContent = `${heads.length} of ${all} heads; ${order}. Queries run down, keys run right; white is 0, dark blue is 1. ` +
         (run.tokensPerCell > 1 ? `A cell shows the largest weight of ${run.tokensPerCell} × ${run.tokensPerCell} tokens. ` : "") +
         "Click a head to see it large.";
     }
@@ -157,7 +158,7 @@ function card(page: Page, head: string): HTMLElement {
     canvas.onmouseleave = hideTip;
     const off = model.ablated.includes(head);
     return el("figure", { className: off ? "off" : "" }, [
-      canvas, el("figcaption", { textContent: `${model.label}: ${model.heads[index]?.name ?? "–"}` })]);
+      canvas, el("figcaption", { textContent: model.heads[index]?.kind ?? "–", title: `${model.label}: ${model.heads[index]?.name ?? "no such head"}` })]);
   });
   const result = el("div", { className: "card", tabIndex: 0, attributes: { role: "button", "data-head": head, "aria-label": `Head ${head}` } }, [
     el("span", { className: "title", textContent: head }),

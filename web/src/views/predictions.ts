@@ -33,8 +33,6 @@ function lossChart(run: Run, at: number): SVGSVGElement | null {
     const points = series.flatMap((loss, i): [number, number][] => (loss === null ? [] : [[x(i), y(loss)]]));
     svg.append("path").attr("d", d3.line()(points)).attr("fill", "none").attr("stroke", colors[m] ?? "#000").attr("stroke-width", 1.5)
       .attr("stroke-dasharray", m === 0 ? null : "6 2");
-    svg.append("text").attr("x", width - 12).attr("y", 16 + 14 * m).attr("text-anchor", "end").style("fill", colors[m] ?? "#000")
-      .text(`${run.models[m]?.label}: ${m === 0 ? "solid" : "dashed"}`);
   });
   return svg.node();
 }
@@ -43,7 +41,7 @@ export const predictionsView: View = {
   show(place, page: Page) {
     const { run, store } = page;
     const at = positionOf(store.state, run);
-    const mean = run.models.map((model) => `${model.label} ${model.loss === null ? "–" : model.loss.toFixed(3)}`).join(", ");
+    const mean = run.models.map((model, m) => `${model.label} ${model.loss === null ? "–" : model.loss.toFixed(3)} (${m === 0 ? "blue, solid" : "orange, dashed"})`).join(", ");
     const head = el("tr", {}, [
       el("th", { className: "n", textContent: "#" }), el("th", { textContent: "token" }), el("th", { textContent: "next" }),
       ...run.models.flatMap((model) => [el("th", { textContent: `${model.label}: likeliest` }), el("th", { className: "n", textContent: "loss" })])]);

@@ -28,20 +28,22 @@ function arcs(tokens: string[], at: number, reads: Float64Array, readBy: Float64
   const starts = d3.cumsum([0, ...widths]);
   const x = (i: number) => (starts[i] ?? 0) + (widths[i] ?? 0) / 2 + 8;
   const farthest = d3.max(d3.range(tokens.length), (i) => ((reads[i] ?? 0) > 0.01 || (readBy[i] ?? 0) > 0.01 ? Math.abs(x(i) - x(at)) : 0)) ?? 0;
-  const height = Math.max(30, Math.min(160, farthest / 2 + 10));
+  const height = Math.max(30, Math.min(90, farthest / 2 + 10));
   const svg = d3.create("svg").attr("width", (starts[tokens.length] ?? 0) + 16).attr("height", 2 * height + 28);
-  const arc = (i: number, weight: number, up: boolean, color: string) => {
-    if (weight < 0.005) return;
+  const arc = (i: number, weight: number, most: number, up: boolean, color: string) => {
+    const share = weight / most;
+    if (share < 0.02) return;
     const y = up ? height : height + 24;
     const span = Math.abs(x(i) - x(at));
     const rise = Math.min(height - 4, span / 2 + 4) * (up ? -1 : 1);
     const path = i === at ? `M${x(i) - 5},${y} q5,${up ? -16 : 16} 10,0` : `M${x(at)},${y} C${x(at)},${y + rise * 1.33} ${x(i)},${y + rise * 1.33} ${x(i)},${y}`;
     svg.append("path").attr("d", path).attr("fill", "none").attr("stroke", color)
-      .attr("stroke-width", 0.5 + 5 * weight).attr("stroke-opacity", 0.25 + 0.75 * Math.min(1, weight));
+      .attr("stroke-width", 0.5 + 4 * share).attr("stroke-opacity", 0.2 + 0.8 * share);
   };
+  const mostRead = Math.max(1e-9, ...reads), mostReadBy = Math.max(1e-9, ...readBy);
   tokens.forEach((_, i) => {
-    arc(i, reads[i] ?? 0, true, blue.formatHex());
-    arc(i, readBy[i] ?? 0, false, orange.formatHex());
+    arc(i, reads[i] ?? 0, mostRead, true, blue.formatHex());
+    arc(i, readBy[i] ?? 0, mostReadBy, false, orange.formatHex());
   });
   svg.append("g").selectAll("text").data(tokens).join("text").attr("x", (_, i) => x(i)).attr("y", height + 16)
     .attr("text-anchor", "middle").attr("font-weight", (_, i) => (i === at ? "bold" : "normal"))
