@@ -237,6 +237,60 @@ async function testServed(browser, address) {
   assert.deepEqual(trouble.filter((line) => !line.includes("409")), []);
 }
 
+// As many heads as two GPT-2s have, and a prompt of nearly 512 tokens: reduced maps in the grid, whole ones on demand.
+async function testLong(browser) {
+  const { server, address } = await serve([join(folder, "many-dense"), join(folder, "many-gated")]);
+  try {
+    const long = "The" + " cat sat on the other mat".repeat(80);
+    const page = await browser.newPage({ viewport: { width: 1920, height: 1080 } });
+    const trouble = watch(page, address);
+    const began = Date.now();
+    await page.goto(`${address}#prompt=${encodeURIComponent(long)}`);
+    await ran(page, 0);
+    const frame = await ask(address, "api/run", { prompt: long });
+    const T = frame.header.tokens.length;
+    assert.ok(T > 440 && T <= 512, `${T} tokens`);
+    console.log(`${T} tokens, 288 heads shown after ${Date.now() - began} ms; ${await page.textContent("#status")}`);
+    assert.equal(await page.locator(".card canvas").count(), 288);
+    const frames = await page.evaluate(() => new Promise((done) => {
+      const times = [];
+      let last = performance.now();
+      const step = (now) => {
+        times.push(now - last);
+        last = now;
+        scrollBy(0, 40);
+        if (times.length < 60) requestAnimationFrame(step);
+        else done(times.sort((a, b) => a - b));
+      };
+      requestAnimationFrame(step);
+    }));
+    console.log(`scrolling: ${frames[30].toFixed(1)} ms a frame in the median, ${frames[56].toFixed(1)} ms in the worst twentieth`);
+    assert.ok(frames[30] < 100, `${frames[30]} ms a frame`);
+    await shot(page, "long-grid");
+
+    // One head in large: the whole map, not the reduced one.
+    await page.evaluate(() => scrollTo(0, 0));
+    await page.click('.card[data-head="L0H3"]');
+    await page.waitForSelector("dialog[open] canvas[data-big]");
+    const head = await ask(address, "api/head", { prompt: long, head: "L0H3" });
+    const [big] = await pixelsOf(page, 'canvas[data-big="1"]');
+    assert.equal(big.side, T);
+    head.array("map.1").forEach((weight, i) => {
+      const expected = colorOf(weight);
+      assert.ok(expected.every((part, k) => Math.abs(part - big.data[4 * i + k]) <= 1), `pixel ${i}`);
+    });
+    await shot(page, "long-head");
+    await page.keyboard.press("Escape");
+    await page.click('nav [data-view="tokens"]');
+    await page.waitForSelector(".token.chosen");
+    await shot(page, "long-tokens");
+    assert.deepEqual(trouble, []);
+    await page.close();
+  } finally {
+    server.kill("SIGKILL");
+  }
+}
+
 async function testReport(browser) {
   const file = join(folder, "report.html");
   execFileSync(program, ["report", join(folder, "dense"), join(folder, "gated"), "--prompt", prompt, "--prompt", "The other mat",
@@ -271,6 +325,7 @@ try {
   server = served.server;
   browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu"] });
   await testServed(browser, served.address);
+  await testLong(browser);
   await testReport(browser);
   // Ctrl-C ends it at once.
   const ended = new Promise((done) => server.on("exit", done));

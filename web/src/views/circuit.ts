@@ -50,7 +50,7 @@ export function circuitHeads(json: Record<string, unknown>, label: string, place
 // "a3.h1" and "m3" of edge names to places of the drawing.
 function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement | null {
   const column = 46, row = 54, left = 64, top = 34;
-  const width = left + column * (circuit.heads_per_layer + 1) + 30;
+  const width = left + column * (circuit.heads_per_layer + 1) + 60;
   const height = top + row * (circuit.layers + 1);
   const x = (index: number) => left + column * (index + 0.5);
   const y = (layer: number) => height - row * (layer + 1);
@@ -72,6 +72,10 @@ function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement 
     if (a === undefined || b === undefined) continue;
     svg.append("line").attr("x1", a[0]).attr("y1", a[1]).attr("x2", b[0]).attr("y2", b[1])
       .attr("stroke", edge.score >= 0 ? "#0b5cad" : "#a04000").attr("stroke-opacity", 0.15 + 0.6 * (Math.abs(edge.score) / largest));
+  }
+  if (edges.length > 0) {
+    svg.append("text").attr("x", width / 2).attr("y", height - 2).attr("text-anchor", "middle").text("input");
+    svg.append("text").attr("x", width / 2).attr("y", 10).attr("text-anchor", "middle").text("logits");
   }
   const biggest = d3.max([...circuit.heads, ...circuit.mlps], (node) => Math.abs(node.share)) ?? 1;
   const radius = d3.scaleSqrt([0, biggest], [3, 17]);
@@ -95,6 +99,7 @@ function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement 
       .on("click", () => {
         if (node.head !== undefined) open(node.head);
       });
+    if (node.mlp !== undefined) svg.append("text").attr("x", cx + r + 4).attr("y", cy + 4).text(name);
     if (isIn) svg.append("text").attr("x", cx).attr("y", cy - r - 3).attr("text-anchor", "middle").text(name);
   }
   return svg.node();
