@@ -35,7 +35,8 @@ void Replace(std::string* page, std::string_view mark, std::string_view text) {
 
 std::vector<std::string> ExamplePrompts(const ModelSet& set) {
   std::vector<std::string> prompts;
-  for (const Json& task : Overview(set, {})["tasks"]) {
+  const Json overview = Overview(set, {});
+  for (const Json& task : overview["tasks"]) {
     prompts.push_back(task["examples"][0]["prompt"].get<std::string>());
   }
   return prompts;

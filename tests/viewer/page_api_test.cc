@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "support/temporary_folder.h"
 #include "viewer/frame.h"
+#include "viewer/page_report.h"
 #include "viewer/prompt_run.h"
 
 namespace clearhead {
@@ -192,6 +193,8 @@ TEST_F(PageApiTest, OverviewNamesModelsAndExamplesTheTokenizerKnows) {
   EXPECT_EQ(overview["models"][0]["attention"], "softmax");
   EXPECT_EQ(overview["models"][1]["attention"], "gated");
   EXPECT_EQ(overview["longest"], 48);
+  EXPECT_FALSE(overview["tasks"].empty());
+  EXPECT_EQ(ExamplePrompts(*set_).size(), overview["tasks"].size());
   for (const Json& task : overview["tasks"]) EXPECT_FALSE(task["examples"].empty());
   EXPECT_EQ(ToText(overview).find(folder_.path().string()), std::string::npos);
 }
