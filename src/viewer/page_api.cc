@@ -127,6 +127,11 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
     q.open_gates = json["open_gates"].get<bool>();
   }
   if (json.contains("cells")) q.cells = WholeNumber(json["cells"], "cells", 1, kMaxCells);
+  const auto length = static_cast<std::int64_t>(q.ids.size());
+  if (std::min(q.cells, length) > MostCells(set, length)) {
+    Fail("maps of {} cells a side are more than one answer holds; at most {} fit", q.cells,
+         MostCells(set, length));
+  }
   if (json.contains("likeliest")) {
     q.likeliest = WholeNumber(json["likeliest"], "likeliest", 1, kMaxLikeliest);
   }
@@ -146,6 +151,16 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
         WholeNumber(json["position"], "position", 0, static_cast<std::int64_t>(q.ids.size()) - 1);
   }
   return q;
+}
+
+std::int64_t MostCells(const ModelSet& set, std::int64_t length) {
+  std::int64_t heads = 0;
+  for (const ViewedModel& viewed : set.models) {
+    heads += viewed.model.config.layers * viewed.model.config.heads;
+  }
+  std::int64_t cells = std::min(length, kMaxCells);
+  while (cells > 1 && heads * cells * cells > kMaxMapFloats) --cells;
+  return cells;
 }
 
 Json Overview(const ModelSet& set, const std::vector<ResultFile>& results) {

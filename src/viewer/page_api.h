@@ -17,6 +17,7 @@ namespace clearhead {
 inline constexpr std::int64_t kMaxPromptBytes = 64 * 1024;
 inline constexpr std::int64_t kMaxCells = 256;
 inline constexpr std::int64_t kMaxLikeliest = 50;
+inline constexpr std::int64_t kMaxMapFloats = 5'000'000;  // of one answer, all models: 20 MB
 
 // A question about one prompt: what the page posts. Parsing refuses unknown fields, prompts that
 // are empty or too long, heads that no model has.
@@ -34,6 +35,9 @@ enum class QuestionKind { kRun, kHead, kToken };
 
 // Throws Error: one line for the person at the page.
 PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const ModelSet& set);
+
+// The most cells a side with which the maps of a prompt of this length fit into one answer.
+std::int64_t MostCells(const ModelSet& set, std::int64_t length);
 
 // clearhead.overview.1: the models, task examples that the tokenizer can express, result files.
 Json Overview(const ModelSet& set, const std::vector<ResultFile>& results);

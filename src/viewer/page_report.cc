@@ -56,8 +56,10 @@ std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& 
   };
   add("overview", ToText(Overview(set, results), -1));
   for (const std::string& prompt : prompts) {
-    const Json question = {{"prompt", prompt}, {"cells", kMaxCells}};
-    add("run", RunFrame(set, ParseQuestion(QuestionKind::kRun, ToText(question, -1), set), {}));
+    const Json question = {{"prompt", prompt}, {"cells", 1}};
+    PageQuestion parsed = ParseQuestion(QuestionKind::kRun, ToText(question, -1), set);
+    parsed.cells = MostCells(set, static_cast<std::int64_t>(parsed.ids.size()));
+    add("run", RunFrame(set, parsed, {}));
   }
   for (const ResultFile& result : results) add("result", ToText(result.json, -1));
 

@@ -9,7 +9,8 @@
 
 namespace clearhead {
 
-// Every prompt is run with all heads; maps are stored whole.
+// Every prompt is run with all heads; maps are stored whole, or reduced where they would be too
+// large for one answer (MostCells).
 std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& prompts,
                            const std::vector<ResultFile>& results);
 

@@ -1,5 +1,5 @@
-// make_small_models FOLDER: a dense and a gated model of one shape, for tests outside C++. And a pair
-// with as many heads as GPT-2 and room for 512 tokens, but narrow: what a browser has to draw.
+// make_small_models FOLDER: a dense and a gated model of one shape, for tests outside C++. And a
+// pair with as many heads as GPT-2 and room for 512 tokens, but narrow: what a browser has to draw.
 #include "cli/small_model.h"
 
 namespace clearhead {

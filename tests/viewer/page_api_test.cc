@@ -181,6 +181,15 @@ TEST_F(PageApiTest, WhatCannotBeAnsweredIsRefusedInOneLine) {
               HasSubstr("from 0 to 0"));
 }
 
+TEST_F(PageApiTest, MapsBeyondTheAnswersSizeAreRefused) {
+  EXPECT_EQ(MostCells(*set_, 48), 48);
+  ModelSet many = *set_;  // 2 models of 6 heads: 12 n^2 floats
+  for (int i = 0; i < 40; ++i) many.models.push_back(many.models[0]);
+  // 42 models of 6 heads: 252 n^2 <= 5e6, so n <= 140.
+  EXPECT_EQ(MostCells(many, 200), 140);
+  EXPECT_EQ(MostCells(many, 100), 100);
+}
+
 TEST_F(PageApiTest, ACancelledRunStops) {
   const PageQuestion q = ParseQuestion(QuestionKind::kRun, R"({"prompt":"The cat"})", *set_);
   int asked = 0;

@@ -34,17 +34,27 @@ export function headIndex(run: Run, model: number, head: string): number {
   return run.models[model]?.heads.findIndex((info) => info.head === head) ?? -1;
 }
 
-// From whole maps; only for runs with one token per cell.
+// A head's weights over all tokens, [T,T]. Where the run is reduced, a token has its cell's weight.
+function wholeMap(run: Run, model: number, index: number): Float32Array {
+  const map = mapOf(run, model, index), per = run.tokensPerCell, T = run.tokens.length;
+  if (per === 1) return map;
+  const whole = new Float32Array(T * T);
+  for (let i = 0; i < T; ++i) {
+    for (let j = 0; j <= i; ++j) whole[i * T + j] = map[Math.floor(i / per) * run.cells + Math.floor(j / per)] ?? 0;
+  }
+  return whole;
+}
+
 function rowsFromMaps(run: Run, position: number): TokenRows {
-  const T = run.tokens.length;
+  const T = run.tokens.length, n = run.cells, cell = (i: number) => Math.floor(i / run.tokensPerCell);
   const rows: TokenRows = { reads: [], readBy: [] };
   run.maps.forEach((maps) => {
-    const heads = maps.length / (T * T);
+    const heads = maps.length / (n * n);
     const reads = new Float32Array(heads * T), readBy = new Float32Array(heads * T);
     for (let h = 0; h < heads; ++h) {
       for (let i = 0; i < T; ++i) {
-        reads[h * T + i] = maps[(h * T + position) * T + i] ?? 0;
-        readBy[h * T + i] = maps[(h * T + i) * T + position] ?? 0;
+        if (i <= position) reads[h * T + i] = maps[(h * n + cell(position)) * n + cell(i)] ?? 0;
+        if (i >= position) readBy[h * T + i] = maps[(h * n + cell(i)) * n + cell(position)] ?? 0;
       }
     }
     rows.reads.push(reads);
@@ -56,7 +66,7 @@ function rowsFromMaps(run: Run, position: number): TokenRows {
 function headFromMaps(run: Run, head: string): (Float32Array | undefined)[] {
   return run.models.map((_, m) => {
     const index = headIndex(run, m, head);
-    return index < 0 ? undefined : mapOf(run, m, index);
+    return index < 0 ? undefined : wholeMap(run, m, index);
   });
 }
 
