@@ -126,11 +126,13 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
     if (!json["open_gates"].is_boolean()) Fail("'open_gates' must be true or false");
     q.open_gates = json["open_gates"].get<bool>();
   }
-  if (json.contains("cells")) q.cells = WholeNumber(json["cells"], "cells", 1, kMaxCells);
-  const auto length = static_cast<std::int64_t>(q.ids.size());
-  if (std::min(q.cells, length) > MostCells(set, length)) {
-    Fail("maps of {} cells a side are more than one answer holds; at most {} fit", q.cells,
-         MostCells(set, length));
+  const std::int64_t most = MostCells(set, static_cast<std::int64_t>(q.ids.size()));
+  q.cells = std::min(q.cells, most);
+  if (json.contains("cells")) {
+    q.cells = WholeNumber(json["cells"], "cells", 1, kMaxCells);
+    if (std::min(q.cells, static_cast<std::int64_t>(q.ids.size())) > most) {
+      Fail("maps of {} cells a side are more than one answer holds; at most {} fit", q.cells, most);
+    }
   }
   if (json.contains("likeliest")) {
     q.likeliest = WholeNumber(json["likeliest"], "likeliest", 1, kMaxLikeliest);

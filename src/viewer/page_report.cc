@@ -56,7 +56,7 @@ std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& 
   };
   add("overview", ToText(Overview(set, results), -1));
   for (const std::string& prompt : prompts) {
-    const Json question = {{"prompt", prompt}, {"cells", 1}};
+    const Json question = {{"prompt", prompt}};
     PageQuestion parsed = ParseQuestion(QuestionKind::kRun, ToText(question, -1), set);
     parsed.cells = MostCells(set, static_cast<std::int64_t>(parsed.ids.size()));
     add("run", RunFrame(set, parsed, {}));

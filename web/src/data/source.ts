@@ -88,7 +88,7 @@ class LiveSource implements Source {
   async run(question: Question): Promise<Run> {
     // What is switched off is asked beside what is not: two lines of questions.
     const line = question.ablate.some((heads) => heads.length > 0) ? "ablated" : "run";
-    return runOf(await this.ask(line, "/api/run", { ...question, cells: 64 }));
+    return runOf(await this.ask(line, "/api/run", question));
   }
 
   async head(question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]> {
