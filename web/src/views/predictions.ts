@@ -11,7 +11,7 @@ export function distribution(prediction: Prediction | undefined, before?: Predic
     const bar = el("i");
     bar.style.width = `${100 * likely.probability}%`;
     const old = before?.likeliest.find((other) => other.id === likely.id)?.probability;
-    const change = before === undefined ? "" : old === undefined ? "new" : `was ${percent(old)}`;
+    const change = before === undefined ? "" : old === undefined ? `was not among the ${before.likeliest.length}` : `was ${percent(old)}`;
     return el("tr", {}, [
       el("td", { className: "barcell" }, [bar, el("span", { textContent: quoted(likely.token) })]),
       el("td", { className: "n", textContent: percent(likely.probability) }),

@@ -97,6 +97,10 @@ export const tokensView: View = {
     void page.source.token(questionOf(store.state, page.overview), run, at).then((rows) => {
       if (!body.isConnected) return;
       body.replaceChildren(...run.models.map((_, m) => side(page, m, rows, (position) => store.set({ position }))));
+      for (const place of body.querySelectorAll<HTMLElement>(".arcs")) {
+        const chosen = place.querySelectorAll("text")[at]?.getBoundingClientRect().left ?? 0;
+        place.scrollLeft = chosen - place.getBoundingClientRect().left - place.clientWidth / 2;
+      }
     }, (error: Error) => {
       if (error.name !== "AbortError") body.replaceChildren(el("p", { textContent: error.message }));
     });
