@@ -214,23 +214,6 @@ TEST_F(ServerTest, TwoHundredAtOnceAreAnsweredOrRefusedCleanly) {
   EXPECT_EQ(Status(Get("/api/overview")), 200);
 }
 
-TEST_F(ServerTest, ANewerQuestionReplacesAnOlderOne) {
-  // The line is three long; a client that keeps asking must not fill it for the others.
-  std::vector<std::thread> threads;
-  std::atomic<int> done = 0, replaced = 0, other = 0;
-  for (int i = 0; i < 30; ++i) {
-    threads.emplace_back([&, i] {
-      const Json question = {{"prompt", "The cat sat on the mat"}, {"client", "c"}, {"number", i}};
-      const int status = Status(Post("/api/run", ToText(question, -1)));
-      ++(status == 200 ? done : status == 409 ? replaced : other);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(done, 0);
-  EXPECT_LE(other, 30 - done - replaced);
-  EXPECT_EQ(Status(Post("/api/run", R"({"prompt":"The"})")), 200);
-}
-
 TEST(HostTest, AddressesAreOursNamesAreNot) {
   EXPECT_TRUE(IsOurHost("127.0.0.1:8042", "127.0.0.1", 8042));
   EXPECT_TRUE(IsOurHost("localhost:8042", "127.0.0.1", 8042));
