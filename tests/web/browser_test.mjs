@@ -124,6 +124,7 @@ async function testServed(browser, address) {
   await ran(page, 0);
   const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
   console.log(`first paint ${Math.round(paint)} ms`);
+  assert.ok(paint < 1000, "first paint within a second");
 
   // Type a prompt: maps as the API says.
   await page.fill("#prompt", prompt);

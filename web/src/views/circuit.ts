@@ -8,14 +8,14 @@ interface Node {
   mlp?: string;
   layer: number;
   index?: number;
-  importance: number;
+  importance: number | null;
   share: number;
   role?: string;
 }
 
 interface Point {
   size: number;
-  faithfulness: number;
+  faithfulness: number | null;
 }
 
 interface Circuit {
@@ -36,8 +36,14 @@ interface Circuit {
   edges?: { edges_at_90: { edge: string; score: number }[] };
 }
 
+// Shares are null where the model does not tell clean from corrupted prompts.
 function circuitsOf(json: Record<string, unknown>): Circuit[] {
-  return (json["models"] as Circuit[] | undefined) ?? [json as unknown as Circuit];
+  const circuits = (json["models"] as Circuit[] | undefined) ?? [json as unknown as Circuit];
+  const known = (node: Node): Node => ({ ...node, share: node.share ?? 0, importance: node.importance ?? 0 });
+  const drawn = (points: Point[] | undefined) => (points ?? []).filter((point) => point.faithfulness !== null);
+  return circuits.map((circuit) => ({
+    ...circuit, heads: circuit.heads.map(known), mlps: circuit.mlps.map(known), curve: drawn(circuit.curve), random: drawn(circuit.random),
+  }));
 }
 
 // The heads that reach 90 % of the behaviour, of the model with this label or, failing that, at this place.
@@ -110,12 +116,12 @@ function curveChart(circuit: Circuit): SVGSVGElement | null {
   if (curve.length === 0) return null;
   const width = 420, height = 220, left = 44, bottom = 34;
   const x = d3.scaleLinear([0, circuit.total ?? d3.max(curve, (point) => point.size) ?? 1], [left, width - 10]);
-  const y = d3.scaleLinear([Math.min(0, d3.min(curve, (point) => point.faithfulness) ?? 0), 1.1], [height - bottom, 8]);
+  const y = d3.scaleLinear([Math.min(0, d3.min(curve, (point) => point.faithfulness ?? 0) ?? 0), 1.1], [height - bottom, 8]);
   const svg = d3.create("svg").attr("width", width).attr("height", height);
   svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(d3.axisBottom(x).ticks(6));
   svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y).ticks(5));
   svg.append("text").attr("x", width / 2).attr("y", height - 4).attr("text-anchor", "middle").text("heads kept");
-  const line = d3.line<Point>().x((point) => x(point.size)).y((point) => y(point.faithfulness));
+  const line = d3.line<Point>().x((point) => x(point.size)).y((point) => y(point.faithfulness ?? 0));
   svg.append("path").attr("d", line(curve)).attr("fill", "none").attr("stroke", "#0b5cad").attr("stroke-width", 2);
   svg.append("path").attr("d", line(circuit.random ?? [])).attr("fill", "none").attr("stroke", "#57606a").attr("stroke-dasharray", "4 3");
   svg.append("line").attr("x1", left).attr("x2", width - 10).attr("y1", y(0.9)).attr("y2", y(0.9)).attr("stroke", "#a04000").attr("stroke-opacity", 0.5);
