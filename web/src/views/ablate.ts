@@ -1,6 +1,7 @@
 // Heads switched off, and what that does to predictions and loss.
 import type { HeadInfo } from "../data/types";
 import { el, quoted } from "../dom";
+import { inkOn } from "../draw/ink";
 import { weightColor } from "../draw/map";
 import { positionOf, toggleHead, type Page, type View } from "../page";
 import { circuitHeads } from "./circuit";
@@ -34,8 +35,9 @@ function headButton(page: Page, model: number, head: HeadInfo, off: boolean): HT
     attributes: { "aria-pressed": String(off), "data-head": head.head, "data-model": String(model) },
   });
   if (!off) {
-    button.style.background = weightColor(0.5 * head.importance);
-    if (head.importance > 0.7) button.style.color = "#fff";
+    const color = weightColor(0.5 * head.importance);
+    button.style.background = color;
+    button.style.color = inkOn(color);
   }
   button.onclick = () => toggleHead(page.store, model, head.head);
   return button;

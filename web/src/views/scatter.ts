@@ -1,6 +1,7 @@
 // How the weights of heads relate: results of `clearhead scatter --json`.
 import * as d3 from "d3";
 import { el, hideTip, showTip } from "../dom";
+import { inkOn } from "../draw/ink";
 import type { View } from "../page";
 import { showResults } from "./circuit";
 
@@ -72,7 +73,7 @@ function table(section: Section): HTMLElement {
       const shown = i > j ? values?.pearson : values?.spearman;
       const td = el("td", { className: "n", textContent: text(shown) });
       td.style.background = color(shown ?? null);
-      if (Math.abs(shown ?? 0) > 0.55) td.style.color = "#fff";
+      td.style.color = inkOn(color(shown ?? null));
       return td;
     })])),
   ]);

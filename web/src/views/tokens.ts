@@ -2,6 +2,7 @@
 import * as d3 from "d3";
 import type { TokenRows } from "../data/types";
 import { el, hideTip, quoted, selectOf, showTip } from "../dom";
+import { inkOn } from "../draw/ink";
 import { positionOf, questionOf, type Page, type View } from "../page";
 import { headNames } from "./grid";
 import { headIndex } from "../data/source";
@@ -62,8 +63,9 @@ function side(page: Page, model: number, rows: TokenRows, choose: (at: number) =
     const read = i <= at;
     const share = read ? (reads[i] ?? 0) / most.reads : (readBy[i] ?? 0) / most.readBy;
     const span = el("span", { className: "token", textContent: token, tabIndex: 0, attributes: { role: "button", "data-at": String(i) } });
-    span.style.background = shade(read ? blue : orange, share);
-    if (share > 0.55) span.classList.add("dark");
+    const color = shade(read ? blue : orange, share);
+    span.style.background = color;
+    span.style.color = inkOn(color);
     if (i === at) span.classList.add("chosen");
     span.onmousemove = (event) => showTip(
       `${quoted(token)} (${i})\nread by ${quoted(run.tokens[at] ?? "")}: ${(reads[i] ?? 0).toFixed(4)}\nreads ${quoted(run.tokens[at] ?? "")}: ${(readBy[i] ?? 0).toFixed(4)}`, event);
