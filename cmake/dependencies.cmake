@@ -6,6 +6,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 
 # OpenBLAS must be the OpenMP build: the pthread build keeps a second set of spinning threads that
 # fight ours for the cores. Debian keeps the builds in folders of their own; linking this one by path

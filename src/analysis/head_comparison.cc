@@ -24,8 +24,8 @@ double MeanOf(std::span<const double> values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-Change OfModels(const ModelReport& before, const ModelReport& after, bool paired, Value value,
-                std::uint64_t seed) {
+ValueChange OfModels(const ModelReport& before, const ModelReport& after, bool paired, Value value,
+                     std::uint64_t seed) {
   std::vector<double> a, b;
   for (const HeadResult& head : before.heads) a.push_back(value(head.statistics));
   for (const HeadResult& head : after.heads) b.push_back(value(head.statistics));
@@ -33,9 +33,9 @@ Change OfModels(const ModelReport& before, const ModelReport& after, bool paired
           paired ? SignFlipPValue(Differences(a, b), seed) : TwoSamplePValue(a, b, seed)};
 }
 
-Change OfHeads(const HeadStatistics& before, const HeadStatistics& after, bool same_sequences,
-               Value value, BlockValue block_value, std::uint64_t seed) {
-  Change change{value(before), value(after), {}};
+ValueChange OfHeads(const HeadStatistics& before, const HeadStatistics& after, bool same_sequences,
+                    Value value, BlockValue block_value, std::uint64_t seed) {
+  ValueChange change{value(before), value(after), {}};
   if (!same_sequences) return change;
   std::vector<double> a, b;
   for (const HeadStatistics::Block& block : before.blocks) a.push_back(block_value(block));

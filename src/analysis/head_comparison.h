@@ -10,7 +10,7 @@
 
 namespace clearhead {
 
-struct Change {
+struct ValueChange {
   double before = 0, after = 0;
   // Of the difference. For a model: over heads. For a head: over (blocks of) sequences; none with
   // fewer than two, or if the models saw different sequences.
@@ -20,7 +20,7 @@ struct Change {
 struct HeadChange {
   HeadId head;
   HeadKind before = HeadKind::kOther, after = HeadKind::kOther;
-  Change self, first, mean_peak, open_edges_per_query;
+  ValueChange self, first, mean_peak, open_edges_per_query;
 };
 
 struct ModelComparison {
@@ -30,7 +30,8 @@ struct ModelComparison {
   std::optional<double> connections_removed, diagonal_intensity_lost;
   // Over the common heads: first-token mass above one half before / after / before but not after.
   std::int64_t sinks_before = 0, sinks_after = 0, sinks_eliminated = 0;
-  Change diagonal_dominant, diagonal_intensity, peak_intensity, sink_mass, open_edges_per_query;
+  ValueChange diagonal_dominant, diagonal_intensity, peak_intensity, sink_mass,
+      open_edges_per_query;
   std::vector<HeadChange> heads;  // heads that both have
 };
 

@@ -40,7 +40,7 @@ Json ToJson(const TargetScore& score) {
           {"closeness", score.closeness}};
 }
 
-Json ToJson(const Change& change) {
+Json ToJson(const ValueChange& change) {
   return {{"before", change.before}, {"after", change.after}, {"p", Optional(change.p)}};
 }
 

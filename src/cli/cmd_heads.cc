@@ -129,7 +129,8 @@ std::string PText(const std::optional<double>& p) {
 }
 
 std::string ComparisonText(const ModelComparison& c) {
-  const auto line = [](const char* what, const Change& change, double scale, const char* unit) {
+  const auto line = [](const char* what, const ValueChange& change, double scale,
+                       const char* unit) {
     return fmt::format("{:<28} {:>9.4f}{} -> {:>9.4f}{}  {}\n", what, scale * change.before, unit,
                        scale * change.after, unit, PText(change.p));
   };

@@ -13,6 +13,8 @@ void AddCommands(CLI::App& app) {
   AddGrid(app);
   AddHeads(app);
   AddScatter(app);
+  AddServe(app);
+  AddReport(app);
   AddTasks(app);
   AddCircuit(app);
   AddTrain(app);

@@ -23,5 +23,7 @@ void AddCircuit(CLI::App& app);
 void AddGrid(CLI::App& app);
 void AddHeads(CLI::App& app);
 void AddScatter(CLI::App& app);
+void AddServe(CLI::App& app);
+void AddReport(CLI::App& app);
 
 }  // namespace clearhead::cli

@@ -14,7 +14,13 @@ struct Prediction {
   double probability = 0.0;
 };
 
-// The `count` likeliest next tokens, likeliest first (equal ones by id).
+// The `count` likeliest tokens of one row of logits [V], likeliest first (equal ones by id).
+std::vector<Prediction> Likeliest(std::span<const float> logits, std::int64_t count);
+
+// log sum exp of a row of logits: loss of token t = LogSumExp - logits[t].
+double LogSumExp(std::span<const float> logits);
+
+// The likeliest next tokens after a prompt.
 std::vector<Prediction> PredictNext(const Gpt2& model, std::span<const std::int32_t> prompt,
                                     std::int64_t count, const GateRun& gates = {});
 

@@ -1,0 +1,55 @@
+// clearhead report [A] [B] --out F: the page with its data in one file.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/viewed_models.h"
+#include "core/file.h"
+#include "viewer/page_report.h"
+
+namespace clearhead::cli {
+namespace {
+
+struct Options {
+  CommonOptions common;
+  std::vector<std::string> models, labels, prompts;
+  std::string out, results;
+};
+
+void Run(const Options& o) {
+  std::vector<ResultFile> results;
+  if (!o.results.empty()) results = ReadResults(o.results);
+  const ModelSet set = OpenViewedModels(o.models, o.labels);
+  const std::vector<std::string> prompts = o.prompts.empty() ? ExamplePrompts(set) : o.prompts;
+  const std::string page = MakePageReport(set, prompts, results);
+  WriteFile(o.out, page);
+  if (o.common.json) {
+    PrintJson({{"out", o.out}, {"bytes", page.size()}, {"prompts", prompts}});
+  } else {
+    Print(fmt::format("{}: {} prompt{}, {:.1f} MB; open it in any browser\n", o.out, prompts.size(),
+                      prompts.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6));
+  }
+}
+
+}  // namespace
+
+void AddReport(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = AddCommand(
+      app, "report", "Write the page with its data into one file that needs no server or network",
+      "clearhead report gpt2 sparse-gpt2 --prompt 'The cat sat on the mat' --out report.html",
+      options, Run);
+  command->add_option("MODEL", options->models,
+                      "One or two folders or names of models (default: the pair that ships)");
+  command->add_option("--label", options->labels, "Title of each model, in order")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--prompt", options->prompts,
+                   "A text to run both on; repeatable (default: an example of each task)")
+      ->allow_extra_args(false);
+  command->add_option("--results", options->results,
+                      "Folder with results of `circuit --out` and `scatter --json` to include");
+  command->add_option("--out", options->out, "HTML file to write")->required();
+}
+
+}  // namespace clearhead::cli

@@ -1,0 +1,53 @@
+#include "viewer/model_set.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace clearhead {
+namespace {
+
+// The page sends one prompt to both models and draws both maps over the same tokens.
+void CheckSameTokens(const Tokenizer& a, const Tokenizer& b, const ModelPlace& first,
+                     const ModelPlace& other) {
+  const std::int32_t common = std::min(a.vocabulary_size(), b.vocabulary_size());
+  std::int32_t id = 0;
+  while (id < common && a.TokenBytes(id) == b.TokenBytes(id)) ++id;
+  if (id == common && a.vocabulary_size() == b.vocabulary_size()) return;
+  Fail(
+      "'{}' and '{}' have different vocabularies: their tokens differ from number {} on; view "
+      "models with one tokenizer",
+      first.label, other.label, id);
+}
+
+}  // namespace
+
+std::int64_t ModelSet::Longest() const {
+  std::int64_t longest = models[0].model.config.positions;
+  for (const ViewedModel& viewed : models) {
+    longest = std::min(longest, viewed.model.config.positions);
+  }
+  return longest;
+}
+
+std::string ModelSet::TokenText(std::int32_t id) const {
+  return id < tokenizer.vocabulary_size() ? tokenizer.TokenText(id) : fmt::format("#{}", id);
+}
+
+ModelSet LoadModelSet(const std::vector<ModelPlace>& places) {
+  Check(!places.empty(), "a page without models");
+  ModelSet set{.tokenizer = Tokenizer::Load(places[0].folder)};
+  for (const ModelPlace& place : places) {
+    if (&place != &places[0]) {
+      CheckSameTokens(set.tokenizer, Tokenizer::Load(place.folder), places[0], place);
+    }
+    set.models.push_back({place.label, LoadModel(place.folder)});
+    if (set.models.back().model.config.vocabulary < set.tokenizer.vocabulary_size()) {
+      Fail("'{}' has {} embeddings for {} tokens; its tokenizer belongs to another model",
+           place.label, set.models.back().model.config.vocabulary, set.tokenizer.vocabulary_size());
+    }
+  }
+  return set;
+}
+
+}  // namespace clearhead

@@ -1,0 +1,78 @@
+#include "viewer/page_report.h"
+
+#include "core/error.h"
+#include "viewer/page_api.h"
+#include "viewer/page_assets.h"
+
+namespace clearhead {
+namespace {
+
+std::string Base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      group = group << 8 | (i + k < bytes.size() ? static_cast<unsigned char>(bytes[i + k]) : 0u);
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      text += i + k <= bytes.size() ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+// Into the page at a mark that must be there once.
+void Replace(std::string* page, std::string_view mark, std::string_view text) {
+  const std::size_t at = page->find(mark);
+  Check(at != std::string::npos, "the page has its marks");
+  page->replace(at, mark.size(), text);
+}
+
+}  // namespace
+
+std::vector<std::string> ExamplePrompts(const ModelSet& set) {
+  std::vector<std::string> prompts;
+  const Json overview = Overview(set, {});
+  for (const Json& task : overview["tasks"]) {
+    prompts.push_back(task["examples"][0]["prompt"].get<std::string>());
+  }
+  return prompts;
+}
+
+std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& prompts,
+                           const std::vector<ResultFile>& results) {
+  if (PageScript().empty()) {
+    Fail("this program was built without its page; build it with -DCLEARHEAD_WEB=ON");
+  }
+  if (prompts.empty()) Fail("no prompt to report on; give one with --prompt");
+  // Base64 has no character that HTML reads, so nothing in a prompt can leave its script element.
+  std::string data;
+  const auto add = [&](std::string_view kind, std::string_view bytes) {
+    data += fmt::format("<script type=\"text/plain\" data-clearhead=\"{}\">{}</script>\n", kind,
+                        Base64(bytes));
+  };
+  add("overview", ToText(Overview(set, results), -1));
+  for (const std::string& prompt : prompts) {
+    const Json question = {{"prompt", prompt}};
+    PageQuestion parsed = ParseQuestion(QuestionKind::kRun, ToText(question, -1), set);
+    parsed.cells = MostCells(set, static_cast<std::int64_t>(parsed.ids.size()));
+    add("run", RunFrame(set, parsed, {}));
+  }
+  for (const ResultFile& result : results) add("result", ToText(result.json, -1));
+
+  std::string page(PageHtml());
+  Replace(&page, "<!--head-->",
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
+          "'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action "
+          "'none'\">");
+  Replace(&page, "<link rel=\"stylesheet\" href=\"/page.css\">",
+          fmt::format("<style>{}</style>", PageStyle()));
+  Replace(&page, "<script src=\"/page.js\" defer></script>", "");
+  Replace(&page, "<!--data-->", data + fmt::format("<script>{}</script>", PageScript()));
+  return page;
+}
+
+}  // namespace clearhead

@@ -1,0 +1,79 @@
+// serve and report as a user starts them. What they show is tested in tests/viewer and tests/web.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "cli/program.h"
+#include "cli/small_model.h"
+
+namespace clearhead {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PageTest : public ::testing::Test {
+ protected:
+  PageTest() {
+    MakeSmallModel(folder_ / "dense");
+    MakeSmallModel(folder_ / "gated", /*gated=*/true);
+  }
+  std::string At(const std::string& name) const { return (folder_ / name).string(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(PageTest, ReportIsOneFileWithoutPathsOrOutsideAddresses) {
+  if (!CLEARHEAD_WEB) GTEST_SKIP() << "built without the page";
+  const Json json = SucceedJson({"report", At("dense"), At("gated"), "--prompt",
+                                 "The </script><b>cat", "--out", At("report.html")});
+  const std::string page = ReadFile(folder_ / "report.html");
+  EXPECT_EQ(json["bytes"], page.size());
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, Not(HasSubstr("src=\"/")));
+  EXPECT_THAT(page, Not(HasSubstr("href=\"/")));
+  EXPECT_THAT(page, Not(HasSubstr("</script><b>")));
+  EXPECT_EQ(page.find(folder_.path().string()), std::string::npos);
+  // The same again: nothing in it depends on the time or the place.
+  Succeed({"report", At("dense"), At("gated"), "--prompt", "The </script><b>cat", "--out",
+           At("again.html")});
+  EXPECT_EQ(ReadFile(folder_ / "again.html"), page);
+}
+
+TEST_F(PageTest, OneModelIsEnough) {
+  if (!CLEARHEAD_WEB) GTEST_SKIP() << "built without the page";
+  EXPECT_THAT(Succeed({"report", At("dense"), "--prompt", "The cat", "--out", At("one.html")}).out,
+              HasSubstr("1 prompt,"));
+}
+
+TEST_F(PageTest, RefusesInOneLine) {
+  if (!CLEARHEAD_WEB) GTEST_SKIP() << "built without the page";
+  const std::string out = At("never.html");
+  ExpectFailure({"report", At("dense"), "--prompt", "", "--out", out}, 1, {"empty"});
+  ExpectFailure({"report", At("dense"), At("gated"), At("dense"), "--prompt", "a", "--out", out}, 2,
+                {"the page shows two"});
+  ExpectFailure({"report", At("absent"), "--prompt", "a", "--out", out}, 1, {"no model"});
+  ExpectFailure({"report", At("dense"), "--prompt", "a", "--results", At("no"), "--out", out}, 1,
+                {"is not a folder"});
+  ExpectFailure({"report", At("dense")}, 2, {"--out"});
+  ExpectFailure({"serve", At("dense"), "--port", "70000"}, 2, {"--port"});
+  ExpectFailure({"serve", At("dense"), "--host", "256.1.1.1", "--port", "0"}, 1, {"cannot listen"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(PageTest, ATakenPortIsNotShared) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(::listen(socket, 1), 0);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ExpectFailure({"serve", At("dense"), "--port", std::to_string(ntohs(address.sin_port))}, 1,
+                {"cannot listen", "--port"});
+  ::close(socket);
+}
+
+}  // namespace
+}  // namespace clearhead

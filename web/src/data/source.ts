@@ -1,0 +1,183 @@
+// Where answers come from: the server, or the file that the page is in.
+import { parseFrame, type Frame } from "./frame";
+import type { ModelRun, Overview, Question, Run, TokenRows } from "./types";
+
+export interface Source {
+  readonly live: boolean; // whether any prompt can be run
+  overview(): Promise<Overview>;
+  run(question: Question): Promise<Run>;
+  head(question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]>;
+  token(question: Question, run: Run, position: number): Promise<TokenRows>;
+  result(index: number): Promise<Record<string, unknown>>;
+}
+
+export function runOf(frame: Frame): Run {
+  const header = frame.header as unknown as { prompt: string; tokens: string[]; tokens_per_cell: number; models: ModelRun[] };
+  const cells = Math.ceil(header.tokens.length / header.tokens_per_cell);
+  return {
+    prompt: header.prompt,
+    tokens: header.tokens,
+    tokensPerCell: header.tokens_per_cell,
+    cells,
+    models: header.models,
+    maps: header.models.map((_, m) => frame.array(`maps.${m}`) ?? new Float32Array()),
+  };
+}
+
+// One head's map out of a run, reduced if the run is.
+export function mapOf(run: Run, model: number, index: number): Float32Array {
+  const size = run.cells * run.cells;
+  return (run.maps[model] ?? new Float32Array()).subarray(index * size, (index + 1) * size);
+}
+
+export function headIndex(run: Run, model: number, head: string): number {
+  return run.models[model]?.heads.findIndex((info) => info.head === head) ?? -1;
+}
+
+// A head's weights over all tokens, [T,T]. Where the run is reduced, a token has its cell's weight.
+function wholeMap(run: Run, model: number, index: number): Float32Array {
+  const map = mapOf(run, model, index), per = run.tokensPerCell, T = run.tokens.length;
+  if (per === 1) return map;
+  const whole = new Float32Array(T * T);
+  for (let i = 0; i < T; ++i) {
+    for (let j = 0; j <= i; ++j) whole[i * T + j] = map[Math.floor(i / per) * run.cells + Math.floor(j / per)] ?? 0;
+  }
+  return whole;
+}
+
+function rowsFromMaps(run: Run, position: number): TokenRows {
+  const T = run.tokens.length, n = run.cells, cell = (i: number) => Math.floor(i / run.tokensPerCell);
+  const rows: TokenRows = { reads: [], readBy: [] };
+  run.maps.forEach((maps) => {
+    const heads = maps.length / (n * n);
+    const reads = new Float32Array(heads * T), readBy = new Float32Array(heads * T);
+    for (let h = 0; h < heads; ++h) {
+      for (let i = 0; i < T; ++i) {
+        if (i <= position) reads[h * T + i] = maps[(h * n + cell(position)) * n + cell(i)] ?? 0;
+        if (i >= position) readBy[h * T + i] = maps[(h * n + cell(i)) * n + cell(position)] ?? 0;
+      }
+    }
+    rows.reads.push(reads);
+    rows.readBy.push(readBy);
+  });
+  return rows;
+}
+
+function headFromMaps(run: Run, head: string): (Float32Array | undefined)[] {
+  return run.models.map((_, m) => {
+    const index = headIndex(run, m, head);
+    return index < 0 ? undefined : wholeMap(run, m, index);
+  });
+}
+
+// A newer question of the same kind stops the older one here and, by its number, in the server.
+class LiveSource implements Source {
+  readonly live = true;
+  private readonly client = crypto.getRandomValues(new Uint32Array(3)).join("-");
+  private number = 0;
+  private readonly running = new Map<string, AbortController>();
+
+  async overview(): Promise<Overview> {
+    return (await (await this.fetch("/api/overview", {})).json()) as Overview;
+  }
+
+  async result(index: number): Promise<Record<string, unknown>> {
+    return (await (await this.fetch(`/api/results/${index}`, {})).json()) as Record<string, unknown>;
+  }
+
+  async run(question: Question): Promise<Run> {
+    // What is switched off is asked beside what is not: two lines of questions.
+    const line = question.ablate.some((heads) => heads.length > 0) ? "ablated" : "run";
+    return runOf(await this.ask(line, "/api/run", question));
+  }
+
+  async head(question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]> {
+    if (run.tokensPerCell === 1) return headFromMaps(run, head);
+    const frame = await this.ask("head", "/api/head", { ...question, head });
+    return run.models.map((_, m) => frame.array(`map.${m}`));
+  }
+
+  async token(question: Question, run: Run, position: number): Promise<TokenRows> {
+    if (run.tokensPerCell === 1) return rowsFromMaps(run, position);
+    const frame = await this.ask("token", "/api/token", { ...question, position });
+    const arrays = (name: string) => run.models.map((_, m) => frame.array(`${name}.${m}`) ?? new Float32Array());
+    return { reads: arrays("reads"), readBy: arrays("read_by") };
+  }
+
+  private async ask(line: string, path: string, question: object): Promise<Frame> {
+    this.running.get(line)?.abort();
+    const control = new AbortController();
+    this.running.set(line, control);
+    const body = JSON.stringify({ ...question, client: `${this.client}.${line}`, number: ++this.number });
+    const answer = await this.fetch(path, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body, signal: control.signal,
+    });
+    return parseFrame(await answer.arrayBuffer());
+  }
+
+  private async fetch(path: string, options: RequestInit): Promise<Response> {
+    const answer = await fetch(path, options);
+    if (answer.ok) return answer;
+    const message = await answer.json().then((json: { error?: string }) => json.error, () => undefined);
+    throw new Error(message ?? `the server answered ${answer.status}`);
+  }
+}
+
+function decode(text: string): ArrayBuffer {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; ++i) bytes[i] = binary.charCodeAt(i);
+  return bytes.buffer;
+}
+
+class InlineSource implements Source {
+  readonly live = false;
+  private readonly runs: Run[];
+
+  constructor(private readonly data: Map<string, string[]>) {
+    this.runs = (data.get("run") ?? []).map((text) => runOf(parseFrame(decode(text))));
+  }
+
+  prompts(): string[] {
+    return this.runs.map((run) => run.prompt);
+  }
+
+  async overview(): Promise<Overview> {
+    return this.json("overview", 0) as unknown as Overview;
+  }
+
+  async result(index: number): Promise<Record<string, unknown>> {
+    return this.json("result", index);
+  }
+
+  async run(question: Question): Promise<Run> {
+    const run = this.runs.find((candidate) => candidate.prompt === question.prompt);
+    if (run === undefined) throw new Error("this file holds only its own prompts; `clearhead serve` runs any");
+    return run;
+  }
+
+  async head(_question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]> {
+    return headFromMaps(run, head);
+  }
+
+  async token(_question: Question, run: Run, position: number): Promise<TokenRows> {
+    return rowsFromMaps(run, position);
+  }
+
+  private json(kind: string, index: number): Record<string, unknown> {
+    const text = this.data.get(kind)?.[index];
+    if (text === undefined) throw new Error("this file does not hold that");
+    return JSON.parse(new TextDecoder().decode(decode(text))) as Record<string, unknown>;
+  }
+}
+
+export function openSource(): { source: Source; prompts: string[] | undefined } {
+  const data = new Map<string, string[]>();
+  for (const element of document.querySelectorAll<HTMLElement>("script[data-clearhead]")) {
+    const kind = element.dataset["clearhead"] ?? "";
+    data.set(kind, [...(data.get(kind) ?? []), element.textContent ?? ""]);
+  }
+  if (data.size === 0) return { source: new LiveSource(), prompts: undefined };
+  const source = new InlineSource(data);
+  return { source, prompts: source.prompts() };
+}

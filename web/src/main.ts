@@ -1,0 +1,155 @@
+// The page: asks for runs when the prompt or the switched-off heads change, shows the view that the address names.
+import { openSource } from "./data/source";
+import type { Overview, Run } from "./data/types";
+import { byId, el, hideTip } from "./dom";
+import { positionOf, questionOf, type Page, type View } from "./page";
+import { Store, formatState, viewNames, type PageState, type ViewName } from "./state";
+import { ablateView } from "./views/ablate";
+import { circuitView } from "./views/circuit";
+import { gridView } from "./views/grid";
+import { showHead } from "./views/head";
+import { predictionsView } from "./views/predictions";
+import { scatterView } from "./views/scatter";
+import { tokensView } from "./views/tokens";
+
+const views: Record<ViewName, View> = {
+  grid: gridView, tokens: tokensView, predictions: predictionsView, ablate: ablateView, circuit: circuitView, scatter: scatterView,
+};
+
+const { source, prompts } = openSource();
+const store = new Store();
+let overview: Overview | undefined;
+let page: Page | undefined;
+let before: { key: string; run: Run } | undefined; // the last run with every head on
+let asked = 0;
+
+function say(text: string, bad = false): void {
+  const status = byId("status");
+  status.textContent = text;
+  status.classList.toggle("bad", bad);
+}
+
+function render(): void {
+  for (const tab of byId("tabs").children) {
+    tab.setAttribute("aria-selected", String((tab as HTMLElement).dataset["view"] === store.state.view));
+  }
+  hideTip();
+  if (page !== undefined) views[store.state.view].show(byId("view"), page);
+}
+
+function fail(error: unknown): void {
+  const { name, message } = error as Error;
+  if (name !== "AbortError" && !message.startsWith("a newer question")) say(message, true);
+}
+
+async function runModels(): Promise<void> {
+  if (overview === undefined || store.state.prompt === "") return;
+  const turn = ++asked;
+  const { state } = store;
+  const key = JSON.stringify([state.prompt, state.openGates]);
+  const anyOff = overview.models.some((_, m) => (state.off[m] ?? []).length > 0) && source.live;
+  const began = performance.now();
+  say("Running …");
+  document.body.setAttribute("aria-busy", "true");
+  try {
+    if (before?.key !== key) before = { key, run: await source.run(questionOf(state, overview, false)) };
+    const all = before.run;
+    const run = anyOff ? await source.run(questionOf(state, overview)) : all;
+    if (turn !== asked) return;
+    page = { store, source, overview, run, before: all };
+    const models = run.models.map((model) =>
+      `${model.label}: loss ${model.loss?.toFixed(3) ?? "–"}, ${model.open_edges_per_query.toFixed(1)} open edges per query and head`).join("; ");
+    say(`${run.tokens.length} tokens. ${models}. ${Math.round(performance.now() - began)} ms.`);
+    render();
+    document.body.dataset["ran"] = String(turn);
+    await showHead(page);
+  } catch (error) {
+    if (turn === asked) fail(error);
+  } finally {
+    if (turn === asked) document.body.removeAttribute("aria-busy");
+  }
+}
+
+function changed(keys: Set<keyof PageState>): void {
+  byId<HTMLTextAreaElement>("prompt").value = store.state.prompt;
+  byId<HTMLInputElement>("gates").checked = store.state.openGates;
+  if (keys.has("prompt") || keys.has("openGates") || keys.has("off")) {
+    void runModels();
+    return;
+  }
+  if (page === undefined) return;
+  const onlyHead = keys.size === 1 && keys.has("head");
+  if (keys.has("head")) showHead(page).catch(fail);
+  if (onlyHead) return;
+  if (keys.has("view") || !(views[store.state.view].update?.(page, keys) ?? false)) render();
+}
+
+function addKeys(): void {
+  addEventListener("keydown", (event) => {
+    const target = event.target as HTMLElement;
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const view = viewNames[Number(event.key) - 1];
+    if (view !== undefined) store.set({ view });
+    if (event.key === "/") {
+      event.preventDefault();
+      byId("prompt").focus();
+    }
+    if (page !== undefined && (event.key === "[" || event.key === "]")) {
+      const at = positionOf(store.state, page.run) + (event.key === "[" ? -1 : 1);
+      if (at >= 0 && at < page.run.tokens.length) store.set({ position: at });
+    }
+  });
+}
+
+function addForm(info: Overview): void {
+  const prompt = byId<HTMLTextAreaElement>("prompt"), examples = byId<HTMLSelectElement>("examples");
+  const gates = byId<HTMLInputElement>("gates");
+  const submit = () => {
+    if (prompt.value !== "") store.set({ prompt: prompt.value, position: -1 });
+  };
+  byId("ask").onsubmit = (event) => {
+    event.preventDefault();
+    submit();
+  };
+  prompt.onkeydown = (event) => {
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      submit();
+    }
+  };
+  gates.onchange = () => store.set({ openGates: gates.checked });
+  byId("gates-label").hidden = !source.live || !info.models.some((model) => model.attention === "gated");
+  if (prompts !== undefined) {
+    prompt.readOnly = true;
+    byId("run").hidden = true;
+    examples.append(...prompts.map((text) => el("option", { value: text, textContent: text.slice(0, 60) })));
+  } else {
+    examples.append(el("option", { value: "", textContent: "examples …" }), ...info.tasks.map((task) =>
+      el("optgroup", { label: task.name }, task.examples.map((example) => el("option", { value: example.prompt, textContent: example.prompt.slice(-50) })))));
+  }
+  examples.onchange = () => {
+    if (examples.value !== "") store.set({ prompt: examples.value, position: -1 });
+  };
+}
+
+async function start(): Promise<void> {
+  byId("tabs").append(...viewNames.map((name, i) => {
+    const tab = el("button", { textContent: name[0]?.toUpperCase() + name.slice(1), title: `key ${i + 1}`, attributes: { role: "tab", "data-view": name } });
+    tab.onclick = () => store.set({ view: name });
+    return tab;
+  }));
+  store.listen(changed);
+  addKeys();
+  render();
+  overview = await source.overview();
+  document.title = `clearhead: ${overview.models.map((model) => model.label).join(" and ")}`;
+  addForm(overview);
+  if (store.state.prompt === "" || (prompts !== undefined && !prompts.includes(store.state.prompt))) {
+    const first = prompts?.[0] ?? overview.tasks[0]?.examples[0]?.prompt ?? "The cat sat on the mat";
+    store.state = { ...store.state, prompt: first };
+    history.replaceState(null, "", formatState(store.state));
+  }
+  changed(new Set(["prompt"]));
+}
+
+start().catch(fail);

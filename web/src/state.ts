@@ -1,0 +1,104 @@
+// What is being looked at. It lives in the address, so a view can be shared and "back" works.
+export const viewNames = ["grid", "tokens", "predictions", "ablate", "circuit", "scatter"] as const;
+export type ViewName = (typeof viewNames)[number];
+
+export interface PageState {
+  prompt: string;
+  view: ViewName;
+  openGates: boolean;
+  off: string[][]; // switched-off heads of each model
+  head: string; // open in large, or ""
+  position: number; // chosen token; -1: the last
+  tokenHead: string; // of the Tokens view; "": all heads
+  result: number;
+  above: boolean; // grid: the second model below the first
+  size: number; // grid: pixels of a map's side
+  layer: string; // grid filters; "": all
+  kind: string;
+  search: string;
+  minImportance: number;
+  maxEdges: number; // 0: any
+  sort: string;
+}
+
+export const initialState: PageState = {
+  prompt: "", view: "grid", openGates: false, off: [[], []], head: "", position: -1, tokenHead: "", result: 0,
+  above: false, size: 72, layer: "", kind: "", search: "", minImportance: 0, maxEdges: 0, sort: "layer",
+};
+
+export function parseState(hash: string): PageState {
+  const fields = new URLSearchParams(hash.replace(/^#/, ""));
+  const text = (name: string, initial: string) => fields.get(name) ?? initial;
+  const number = (name: string, initial: number) => {
+    const value = Number(fields.get(name) ?? NaN);
+    return Number.isFinite(value) ? value : initial;
+  };
+  const heads = (name: string) => (fields.get(name) ?? "").split(",").filter((head) => /^L\d+H\d+$/.test(head));
+  const view = viewNames.find((name) => name === fields.get("view")) ?? initialState.view;
+  return {
+    prompt: text("prompt", ""), view, openGates: fields.has("open"), off: [heads("off0"), heads("off1")],
+    head: heads("head")[0] ?? "", position: number("at", -1), tokenHead: heads("of")[0] ?? "", result: number("result", 0),
+    above: fields.has("above"), size: Math.min(320, Math.max(24, number("size", initialState.size))),
+    layer: text("layer", ""), kind: text("kind", ""), search: text("find", ""),
+    minImportance: number("important", 0), maxEdges: number("edges", 0), sort: text("sort", initialState.sort),
+  };
+}
+
+export function formatState(state: PageState): string {
+  const fields = new URLSearchParams();
+  const put = (name: string, value: string | number, initial: string | number) => {
+    if (value !== initial) fields.set(name, String(value));
+  };
+  put("prompt", state.prompt, "");
+  put("view", state.view, initialState.view);
+  if (state.openGates) fields.set("open", "1");
+  put("off0", (state.off[0] ?? []).join(","), "");
+  put("off1", (state.off[1] ?? []).join(","), "");
+  put("head", state.head, "");
+  put("at", state.position, -1);
+  put("of", state.tokenHead, "");
+  put("result", state.result, 0);
+  if (state.above) fields.set("above", "1");
+  put("size", state.size, initialState.size);
+  put("layer", state.layer, "");
+  put("kind", state.kind, "");
+  put("find", state.search, "");
+  put("important", state.minImportance, 0);
+  put("edges", state.maxEdges, 0);
+  put("sort", state.sort, initialState.sort);
+  return "#" + fields.toString();
+}
+
+export class Store {
+  state: PageState = parseState(location.hash);
+  private readonly listeners: ((changed: Set<keyof PageState>) => void)[] = [];
+
+  constructor() {
+    addEventListener("popstate", () => this.adopt(parseState(location.hash)));
+  }
+
+  listen(listener: (changed: Set<keyof PageState>) => void): void {
+    this.listeners.push(listener);
+  }
+
+  // Moves to another prompt, view or head are steps that "back" undoes; smaller changes are not.
+  set(change: Partial<PageState>): void {
+    const step = "prompt" in change || "view" in change || "head" in change;
+    const next = { ...this.state, ...change };
+    const address = formatState(next);
+    if (address !== formatState(this.state)) {
+      if (step) history.pushState(null, "", address);
+      else history.replaceState(null, "", address);
+    }
+    this.adopt(next);
+  }
+
+  private adopt(next: PageState): void {
+    const changed = new Set<keyof PageState>();
+    for (const key of Object.keys(next) as (keyof PageState)[]) {
+      if (JSON.stringify(next[key]) !== JSON.stringify(this.state[key])) changed.add(key);
+    }
+    this.state = next;
+    if (changed.size > 0) for (const listener of this.listeners) listener(changed);
+  }
+}

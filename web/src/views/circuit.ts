@@ -1,0 +1,173 @@
+// Circuits that `clearhead circuit` found: the heads, the edges between them, and how much of the behaviour they keep.
+import * as d3 from "d3";
+import { el, hideTip, selectOf, showTip } from "../dom";
+import type { Page, View } from "../page";
+
+interface Node {
+  head?: string;
+  mlp?: string;
+  layer: number;
+  index?: number;
+  importance: number | null;
+  share: number;
+  role?: string;
+}
+
+interface Point {
+  size: number;
+  faithfulness: number | null;
+}
+
+interface Circuit {
+  model: string;
+  task: string;
+  metric: string;
+  layers: number;
+  heads_per_layer: number;
+  items: number;
+  clean_metric: number;
+  corrupted_metric: number;
+  at_90?: number;
+  total?: number;
+  heads: Node[];
+  mlps: Node[];
+  curve?: Point[];
+  random?: Point[];
+  edges?: { edges_at_90: { edge: string; score: number }[] };
+}
+
+// Shares are null where the model does not tell clean from corrupted prompts.
+function circuitsOf(json: Record<string, unknown>): Circuit[] {
+  const circuits = (json["models"] as Circuit[] | undefined) ?? [json as unknown as Circuit];
+  const known = (node: Node): Node => ({ ...node, share: node.share ?? 0, importance: node.importance ?? 0 });
+  const drawn = (points: Point[] | undefined) => (points ?? []).filter((point) => point.faithfulness !== null);
+  return circuits.map((circuit) => ({
+    ...circuit, heads: circuit.heads.map(known), mlps: circuit.mlps.map(known), curve: drawn(circuit.curve), random: drawn(circuit.random),
+  }));
+}
+
+// The heads that reach 90 % of the behaviour, of the model with this label or, failing that, at this place.
+export function circuitHeads(json: Record<string, unknown>, label: string, place: number): string[] {
+  const circuits = circuitsOf(json);
+  const circuit = circuits.find((candidate) => candidate.model === label) ?? circuits[place] ?? circuits[0];
+  return (circuit?.heads ?? []).slice(0, circuit?.at_90 ?? 0).flatMap((node) => (node.head === undefined ? [] : [node.head]));
+}
+
+// "a3.h1" and "m3" of edge names to places of the drawing.
+function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement | null {
+  const column = 46, row = 54, left = 64, top = 34;
+  const width = left + column * (circuit.heads_per_layer + 1) + 60;
+  const height = top + row * (circuit.layers + 1);
+  const x = (index: number) => left + column * (index + 0.5);
+  const y = (layer: number) => height - row * (layer + 1);
+  const inside = new Set(circuit.heads.slice(0, circuit.at_90 ?? 0).map((node) => node.head));
+  const svg = d3.create("svg").attr("width", width).attr("height", height);
+  const place = (name: string): [number, number] | undefined => {
+    const head = /^a(\d+)\.h(\d+)$/.exec(name), mlp = /^m(\d+)$/.exec(name);
+    if (head !== null) return [x(Number(head[2])), y(Number(head[1]))];
+    if (mlp !== null) return [x(circuit.heads_per_layer), y(Number(mlp[1])) - row / 2 + 6];
+    if (name === "input") return [width / 2, height - 12];
+    if (name === "logits") return [width / 2, 12];
+    return undefined;
+  };
+  const edges = circuit.edges?.edges_at_90 ?? [];
+  const largest = d3.max(edges, (edge) => Math.abs(edge.score)) ?? 1;
+  for (const edge of edges) {
+    const [from, to] = edge.edge.replace(/<[qkv]>$/, "").split("->");
+    const a = place(from ?? ""), b = place(to ?? "");
+    if (a === undefined || b === undefined) continue;
+    svg.append("line").attr("x1", a[0]).attr("y1", a[1]).attr("x2", b[0]).attr("y2", b[1])
+      .attr("stroke", edge.score >= 0 ? "#0b5cad" : "#a04000").attr("stroke-opacity", 0.15 + 0.6 * (Math.abs(edge.score) / largest));
+  }
+  if (edges.length > 0) {
+    svg.append("text").attr("x", width / 2).attr("y", height - 2).attr("text-anchor", "middle").text("input");
+    svg.append("text").attr("x", width / 2).attr("y", 10).attr("text-anchor", "middle").text("logits");
+  }
+  const biggest = d3.max([...circuit.heads, ...circuit.mlps], (node) => Math.abs(node.share)) ?? 1;
+  const radius = d3.scaleSqrt([0, biggest], [3, 17]);
+  for (let layer = 0; layer < circuit.layers; ++layer) {
+    svg.append("text").attr("x", 6).attr("y", y(layer) + 4).text(`layer ${layer}`);
+  }
+  for (const node of [...circuit.heads, ...circuit.mlps]) {
+    const name = node.head ?? node.mlp ?? "";
+    const isIn = inside.has(node.head);
+    const cx = node.head !== undefined ? x(node.index ?? 0) : x(circuit.heads_per_layer);
+    const cy = node.head !== undefined ? y(node.layer) : y(node.layer) - row / 2 + 6;
+    const r = radius(Math.abs(node.share));
+    const mark = node.head !== undefined
+      ? svg.append<SVGElement>("circle").attr("cx", cx).attr("cy", cy).attr("r", r)
+      : svg.append<SVGElement>("rect").attr("x", cx - r).attr("y", cy - r).attr("width", 2 * r).attr("height", 2 * r);
+    mark.attr("fill", node.share < 0 ? "#e0b48f" : isIn ? "#0b5cad" : "#cfe3f7").attr("stroke", isIn ? "#08306b" : "#8c959f")
+      .style("cursor", "pointer")
+      .on("mousemove", (event: MouseEvent) => showTip(
+        `${name}${isIn ? " (in the circuit)" : ""}: ${(100 * node.share).toFixed(1)} % of the effect${node.role === undefined ? "" : `\n${node.role}`}`, event))
+      .on("mouseleave", hideTip)
+      .on("click", () => {
+        if (node.head !== undefined) open(node.head);
+      });
+    if (node.mlp !== undefined) svg.append("text").attr("x", cx + r + 4).attr("y", cy + 4).text(name);
+    if (isIn) svg.append("text").attr("x", cx).attr("y", cy - r - 3).attr("text-anchor", "middle").text(name);
+  }
+  return svg.node();
+}
+
+function curveChart(circuit: Circuit): SVGSVGElement | null {
+  const curve = circuit.curve ?? [];
+  if (curve.length === 0) return null;
+  const width = 420, height = 220, left = 44, bottom = 34;
+  const x = d3.scaleLinear([0, circuit.total ?? d3.max(curve, (point) => point.size) ?? 1], [left, width - 10]);
+  const y = d3.scaleLinear([Math.min(0, d3.min(curve, (point) => point.faithfulness ?? 0) ?? 0), 1.1], [height - bottom, 8]);
+  const svg = d3.create("svg").attr("width", width).attr("height", height);
+  svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(d3.axisBottom(x).ticks(6));
+  svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y).ticks(5));
+  svg.append("text").attr("x", width / 2).attr("y", height - 4).attr("text-anchor", "middle").text("heads kept");
+  const line = d3.line<Point>().x((point) => x(point.size)).y((point) => y(point.faithfulness ?? 0));
+  svg.append("path").attr("d", line(curve)).attr("fill", "none").attr("stroke", "#0b5cad").attr("stroke-width", 2);
+  svg.append("path").attr("d", line(circuit.random ?? [])).attr("fill", "none").attr("stroke", "#57606a").attr("stroke-dasharray", "4 3");
+  svg.append("line").attr("x1", left).attr("x2", width - 10).attr("y1", y(0.9)).attr("y2", y(0.9)).attr("stroke", "#a04000").attr("stroke-opacity", 0.5);
+  return svg.node();
+}
+
+function side(page: Page, circuit: Circuit): HTMLElement {
+  const drawing = diagram(circuit, (head) => page.store.set({ head }));
+  const curve = curveChart(circuit);
+  const count = circuit.at_90 ?? 0;
+  return el("section", {}, [
+    el("h2", { textContent: `${circuit.model}: ${circuit.task}` }),
+    el("p", { textContent: `${count} of ${circuit.total ?? circuit.heads.length} heads keep 90 % of the ${circuit.metric} ` +
+      `(${circuit.clean_metric.toFixed(3)} on clean prompts, ${circuit.corrupted_metric.toFixed(3)} on corrupted ones, ${circuit.items} prompts).` }),
+    el("div", { className: "wide" }, drawing === null ? [] : [drawing as unknown as HTMLElement]),
+    curve === null ? "" : el("div", { className: "wide" }, [
+      el("p", { className: "bar", textContent: "Faithfulness of the most important heads (blue) and of random sets (grey, dashed); the line is 90 %." }),
+      curve as unknown as HTMLElement]),
+    el("table", {}, circuit.heads.slice(0, Math.max(count, 5)).map((node) => el("tr", {}, [
+      el("th", { textContent: node.head ?? "" }), el("td", { className: "n", textContent: `${(100 * node.share).toFixed(1)} %` }),
+      el("td", { textContent: node.role ?? "" })]))),
+  ]);
+}
+
+// A choice among the results of a kind, and the chosen one drawn.
+export function showResults(place: HTMLElement, page: Page, kinds: string[], none: string,
+                            draw: (json: Record<string, unknown>) => HTMLElement[]): void {
+  const fitting = page.overview.results.flatMap((result, index) => (kinds.some((kind) => result.schema.startsWith(kind)) ? [{ ...result, index }] : []));
+  if (fitting.length === 0) {
+    place.replaceChildren(el("p", { textContent: none }));
+    return;
+  }
+  const chosen = fitting.find((result) => result.index === page.store.state.result) ?? fitting[0];
+  const body = el("div", { className: "pair" });
+  place.replaceChildren(
+    el("div", { className: "bar" }, [selectOf("result", String(chosen?.index), fitting.map((result): [string, string] => [String(result.index), result.name]),
+      (value) => page.store.set({ result: Number(value) }))]), body);
+  void page.source.result(chosen?.index ?? 0).then((json) => body.replaceChildren(...draw(json)), (error: Error) => {
+    body.replaceChildren(el("p", { textContent: error.message }));
+  });
+}
+
+export const circuitView: View = {
+  show(place, page) {
+    showResults(place, page, ["clearhead.circuit"],
+      "No circuits here. Find one with `clearhead circuit … --out DIR`, then start with `--results DIR`.",
+      (json) => circuitsOf(json).map((circuit) => side(page, circuit)));
+  },
+};

@@ -1,0 +1,190 @@
+// Every head of all models as small maps.
+import { headIndex, mapOf } from "../data/source";
+import type { HeadInfo, Run } from "../data/types";
+import { el, hideTip, quoted, selectOf, showTip } from "../dom";
+import { cellAt, drawMap } from "../draw/map";
+import type { Page, View } from "../page";
+import type { PageState } from "../state";
+
+const sorts: Record<string, (head: HeadInfo) => number> = {
+  importance: (head) => head.importance,
+  edges: (head) => head.open_edges_per_query,
+  score: (head) => head.score,
+  "first token": (head) => head.first,
+  "previous token": (head) => head.previous,
+  self: (head) => head.self,
+};
+
+export function headNames(run: Run): string[] {
+  const names = new Set(run.models.flatMap((model) => model.heads.map((info) => info.head)));
+  return [...names];
+}
+
+export function infosOf(run: Run, head: string): (HeadInfo | undefined)[] {
+  return run.models.map((model) => model.heads.find((info) => info.head === head));
+}
+
+// A head is shown if it passes in any of the models.
+export function chosenHeads(run: Run, state: PageState): string[] {
+  const search = state.search.trim().toLowerCase();
+  const passes = (info: HeadInfo) =>
+    (state.layer === "" || info.head.startsWith(`L${state.layer}H`)) &&
+    (state.kind === "" || info.kind === state.kind) &&
+    (search === "" || info.name.toLowerCase().includes(search) || info.head.toLowerCase().includes(search)) &&
+    info.importance >= state.minImportance &&
+    (state.maxEdges === 0 || info.open_edges_per_query <= state.maxEdges);
+  const heads = headNames(run).filter((head) => infosOf(run, head).some((info) => info !== undefined && passes(info)));
+  const key = sorts[state.sort];
+  const last = run.models.length - 1;
+  if (key !== undefined) {
+    // By the last model, which is the sparse one of a pair.
+    const value = (head: string) => {
+      const info = infosOf(run, head)[last];
+      return info === undefined ? -Infinity : key(info);
+    };
+    heads.sort((a, b) => value(b) - value(a));
+  } else if (state.sort === "difference") {
+    const value = (head: string) => {
+      const infos = infosOf(run, head);
+      return Math.abs((infos[0]?.importance ?? 0) - (infos[last]?.importance ?? 0));
+    };
+    heads.sort((a, b) => value(b) - value(a));
+  } else if (state.sort === "kind") {
+    const value = (head: string) => infosOf(run, head)[last]?.kind ?? "";
+    heads.sort((a, b) => value(a).localeCompare(value(b)));
+  }
+  return heads;
+}
+
+// What a cell says: the pair of tokens, and the weight in every model.
+export function describeCell(run: Run, head: string, query: number, key: number): string {
+  const per = run.tokensPerCell;
+  const name = (cell: number) => {
+    const first = cell * per, last = Math.min(run.tokens.length, first + per) - 1;
+    const text = quoted(run.tokens[first] ?? "");
+    return first === last ? `${text} (${first})` : `${text} … ${quoted(run.tokens[last] ?? "")} (${first}–${last})`;
+  };
+  const lines = run.models.map((model, m) => {
+    const index = headIndex(run, m, head);
+    const weight = index < 0 ? undefined : mapOf(run, m, index)[query * run.cells + key];
+    return `${model.label}: ${weight === undefined ? "no such head" : weight.toFixed(4)}`;
+  });
+  return `${head}: ${name(query)} reads ${name(key)}\n${lines.join("\n")}`;
+}
+
+function controls(page: Page): HTMLElement {
+  const { store, run } = page;
+  const state = store.state;
+  const layers = Math.max(...page.overview.models.map((model) => model.layers));
+  const kinds = [...new Set(run.models.flatMap((model) => model.heads.map((info) => info.kind)))].sort();
+  const number = (label: string, value: number, step: string, change: (value: number) => void) => {
+    const input = el("input", { type: "number", min: "0", step, placeholder: "any", value: value === 0 ? "" : String(value) });
+    input.onchange = () => change(Number(input.value) || 0);
+    return el("label", {}, [label, input]);
+  };
+  const find = el("input", { type: "text", value: state.search, placeholder: "name or L0H1" });
+  find.oninput = () => store.set({ search: find.value });
+  const size = el("input", { type: "range", min: "24", max: "320", value: String(state.size), id: "map-size" });
+  size.oninput = () => store.set({ size: Number(size.value) });
+  const above = el("input", { type: "checkbox", checked: state.above });
+  above.onchange = () => store.set({ above: above.checked });
+  const all = (names: string[]): [string, string][] => [["", "all"], ...names.map((name): [string, string] => [name, name])];
+  return el("div", { className: "bar" }, [
+    selectOf("layer", state.layer, all([...Array(layers).keys()].map(String)), (layer) => store.set({ layer })),
+    selectOf("kind", state.kind, all(kinds), (kind) => store.set({ kind })),
+    el("label", {}, ["find", find]),
+    number("importance ≥", state.minImportance, "0.05", (minImportance) => store.set({ minImportance })),
+    number("edges per query ≤", state.maxEdges, "0.5", (maxEdges) => store.set({ maxEdges })),
+    selectOf("sort by", state.sort, ["layer", ...Object.keys(sorts), "kind", "difference"].map((name): [string, string] => [name, name]),
+      (sort) => store.set({ sort })),
+    el("label", {}, ["size", size]),
+    run.models.length > 1 ? el("label", {}, [above, "above each other"]) : "",
+  ]);
+}
+
+class GridView implements View {
+  private cards: HTMLElement | undefined;
+  private count: HTMLElement | undefined;
+
+  show(place: HTMLElement, page: Page): void {
+    this.cards = el("div", { className: "cards" });
+    this.count = el("p", { className: "bar" });
+    place.replaceChildren(controls(page), this.count, this.cards);
+    this.cards.onkeydown = (event) => moveFocus(event);
+    this.fill(page);
+  }
+
+  update(page: Page, changed: Set<keyof PageState>): boolean {
+    if (this.cards === undefined || changed.has("view")) return false;
+    const filters: (keyof PageState)[] = ["layer", "kind", "search", "minImportance", "maxEdges", "sort", "above"];
+    if (changed.has("size")) this.resize(page.store.state.size);
+    if (filters.some((key) => changed.has(key))) this.fill(page);
+    return true;
+  }
+
+  private resize(size: number): void {
+    for (const canvas of this.cards?.querySelectorAll("canvas") ?? []) {
+      canvas.style.width = canvas.style.height = `${size}px`;
+    }
+    for (const caption of this.cards?.querySelectorAll("figcaption") ?? []) caption.style.width = `${size}px`;
+  }
+
+  private fill(page: Page): void {
+    const { run, store } = page;
+    const heads = chosenHeads(run, store.state);
+    this.cards?.replaceChildren(...heads.map((head) => card(page, head)));
+    const all = headNames(run).length;
+    if (this.count !== undefined) {
+      const order = run.models.map((model) => model.label).join(store.state.above ? " above " : " left, ") + (run.models.length > 1 && !store.state.above ? " right" : "");
+      this.count.textContent = `${heads.length} of ${all} heads; ${order}. Queries run down, keys run right; white is 0, dark blue is 1. ` +
+        (run.tokensPerCell > 1 ? `A cell shows the largest weight of ${run.tokensPerCell} × ${run.tokensPerCell} tokens. ` : "") +
+        "Click a head to see it large.";
+    }
+    this.resize(store.state.size);
+  }
+}
+
+function card(page: Page, head: string): HTMLElement {
+  const { run, store } = page;
+  const figures = run.models.map((model, m) => {
+    const index = headIndex(run, m, head);
+    const canvas = el("canvas", { attributes: { "data-model": String(m), "data-head": head } });
+    if (index >= 0) drawMap(canvas, mapOf(run, m, index), run.cells);
+    canvas.onmousemove = (event) => {
+      const cell = cellAt(canvas, run.cells, event);
+      if (cell === undefined) hideTip();
+      else showTip(describeCell(run, head, cell.query, cell.key), event);
+    };
+    canvas.onmouseleave = hideTip;
+    const off = model.ablated.includes(head);
+    return el("figure", { className: off ? "off" : "" }, [
+      canvas, el("figcaption", { textContent: model.heads[index]?.kind ?? "–", title: `${model.label}: ${model.heads[index]?.name ?? "no such head"}` })]);
+  });
+  const result = el("div", { className: "card", tabIndex: 0, attributes: { role: "button", "data-head": head, "aria-label": `Head ${head}` } }, [
+    el("span", { className: "title", textContent: head }),
+    el("div", { className: store.state.above ? "maps above" : "maps" }, figures),
+  ]);
+  result.onclick = () => store.set({ head });
+  result.onkeydown = (event) => {
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      store.set({ head });
+    }
+  };
+  return result;
+}
+
+// Arrow keys walk over the cards; up and down to the nearest card of the next row.
+function moveFocus(event: KeyboardEvent): void {
+  const from = document.activeElement;
+  if (!(from instanceof HTMLElement) || !from.classList.contains("card")) return;
+  const cards = [...(from.parentElement?.children ?? [])] as HTMLElement[];
+  const at = cards.indexOf(from);
+  const perRow = Math.max(1, cards.findIndex((other) => other.offsetTop > (cards[0]?.offsetTop ?? 0)));
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -perRow, ArrowDown: perRow }[event.key];
+  if (step === undefined) return;
+  event.preventDefault();
+  cards[at + step]?.focus();
+}
+
+export const gridView: View = new GridView();
