@@ -24,12 +24,13 @@ using ::testing::StartsWith;
 
 class ServerTest : public ::testing::Test {
  protected:
-  ServerTest() {
+  // Short patience, so that the tests of slow clients are quick.
+  explicit ServerTest(std::chrono::milliseconds patience = std::chrono::milliseconds(700)) {
     MakeSmallModel(folder_ / "dense");
     MakeSmallModel(folder_ / "gated", /*gated=*/true);
     ServerLimits limits;
-    limits.connection.request = std::chrono::milliseconds(700);
-    limits.connection.idle = std::chrono::milliseconds(700);
+    limits.connection.request = patience;
+    limits.connection.idle = patience;
     limits.connection.request_bytes = 128 * 1024;
     limits.waiting_runs = 3;
     limits.threads = 8;
@@ -59,7 +60,7 @@ class ServerTest : public ::testing::Test {
     std::string answer, piece(1 << 16, '\0');
     while (true) {
       pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
-      if (::poll(&entry, 1, 20'000) <= 0) break;
+      if (::poll(&entry, 1, 60'000) <= 0) break;
       const ssize_t got = ::recv(socket, piece.data(), piece.size(), 0);
       if (got <= 0) break;
       answer.append(piece, 0, static_cast<std::size_t>(got));
@@ -199,7 +200,13 @@ TEST_F(ServerTest, SlowClientsAreCutOff) {
   for (const int socket : sockets) ::close(socket);
 }
 
-TEST_F(ServerTest, TwoHundredAtOnceAreAnsweredOrRefusedCleanly) {
+// On a loaded machine the last of a crowd takes seconds to get its request through.
+class CrowdTest : public ServerTest {
+ protected:
+  CrowdTest() : ServerTest(std::chrono::seconds(20)) {}
+};
+
+TEST_F(CrowdTest, TwoHundredAtOnceAreAnsweredOrRefusedCleanly) {
   std::vector<std::thread> threads;
   std::atomic<int> done = 0, busy = 0, other = 0;
   for (int i = 0; i < 200; ++i) {
