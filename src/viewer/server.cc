@@ -106,6 +106,10 @@ class LimitedServer final : public httplib::Server {
     set_payload_max_length(limits.connection.request_bytes);
   }
 
+  // httplib lets five connections wait to be accepted. Beyond that Linux drops the last step of the
+  // handshake: the client believes itself connected and waits for minutes for an answer.
+  void WidenAcceptQueue() { ::listen(svr_sock_, 1024); }
+
  private:
   bool process_and_close_socket(int socket) override {
     if (pool_->IsWorker(std::this_thread::get_id())) {
@@ -348,6 +352,7 @@ int PageServer::Bind(const std::string& host, int port) {
     Fail("cannot listen on {} port {}; is it taken? choose another with --port, or 0 for any", host,
          port);
   }
+  state_->server.WidenAcceptQueue();
   return state_->port;
 }
 
