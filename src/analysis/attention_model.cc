@@ -3,14 +3,13 @@
 #include <utility>
 
 #include "analysis/attention_source.h"
-#include "core/buffer.h"
+#include "analysis/layer_matrices.h"
 #include "model/run.h"
 
 namespace clearhead {
 namespace {
 
-// Hands each layer's pattern to a visitor. The matrices of all layers are computed in the same
-// place: at T = 1024 the patterns of GPT-2 together are 600 MB, those of one layer 50 MB.
+// Hands each layer's pattern to a visitor.
 class PatternHooks final : public Hooks {
  public:
   PatternHooks(const LayerVisitor& visitor, Activations* activations)
@@ -18,28 +17,17 @@ class PatternHooks final : public Hooks {
 
   bool Wants(TapId id) const override { return id.tap == Tap::kPattern; }
 
-  float* Storage(TapId id, const Shape& shape) override {
-    Buffer<float>* place = id.tap == Tap::kPattern      ? &pattern_
-                           : id.tap == Tap::kScores     ? &scores_
-                           : id.tap == Tap::kSparseMask ? &mask_
-                                                        : nullptr;
-    if (place == nullptr) return nullptr;
-    if (place->size() < shape.size()) *place = Buffer<float>(shape.size());
-    return place->data();
-  }
+  float* Storage(TapId id, const Shape& shape) override { return matrices_.Place(id, shape); }
 
   void Visit(TapId id, const TensorView<float>& value) override {
     visitor_(id.layer, value.data);
-    // Gated layers keep the softmax before the gates for a backward pass that never comes.
-    if (id.layer > 0) {
-      activations_->extras[static_cast<std::size_t>(id.layer - 1)].softmax = Buffer<float>();
-    }
+    LayerMatrices::ForgetBefore(id.layer, *activations_);
   }
 
  private:
   const LayerVisitor& visitor_;
   Activations* activations_;
-  Buffer<float> pattern_, scores_, mask_;
+  LayerMatrices matrices_;
 };
 
 }  // namespace

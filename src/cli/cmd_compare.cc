@@ -95,7 +95,8 @@ void ComparePrompts(const Options& o, const Gpt2& a, const Gpt2& b, const Tokeni
     for (const auto& [name, model] : {std::pair{"a", &a}, std::pair{"b", &b}}) {
       Json side = {{"next", Json::array()}};
       std::string line;
-      for (const auto& [id, probability] : PredictNext(*model, ids, 3, gates)) {
+      const PromptPrediction prediction = PredictNext(*model, ids, 3, gates);
+      for (const auto& [id, probability] : prediction.likeliest) {
         // Models may have more embeddings than the tokenizer has tokens.
         const std::string token =
             id < tokenizer_a.vocabulary_size() ? tokenizer_a.TokenText(id) : fmt::format("#{}", id);
@@ -106,11 +107,11 @@ void ComparePrompts(const Options& o, const Gpt2& a, const Gpt2& b, const Tokeni
         const Evaluation e = Evaluate(*model, ids, {.gates = gates});
         side["loss"] = e.loss;
         line += fmt::format("   loss {:.3f}", e.loss);
-        if (!e.open_edges.empty()) {
-          const EdgeTotals edges = TotalEdges(e);
-          AddEdgeFields(edges, &side);
-          line += fmt::format("   {} of {} edges", edges.open, edges.causal);
-        }
+      }
+      if (prediction.causal_edges > 0) {
+        side["open_edges"] = prediction.open_edges;
+        side["causal_edges"] = prediction.causal_edges;
+        line += fmt::format("   {} of {} edges", prediction.open_edges, prediction.causal_edges);
       }
       text += fmt::format("  {} {}\n", name[0] == 'a' ? 'A' : 'B', line);
       item[name] = side;

@@ -35,8 +35,8 @@ std::vector<Prediction> Likeliest(std::span<const float> logits, std::int64_t co
   return predictions;
 }
 
-std::vector<Prediction> PredictNext(const Gpt2& model, std::span<const std::int32_t> prompt,
-                                    std::int64_t count, const GateRun& gates) {
+PromptPrediction PredictNext(const Gpt2& model, std::span<const std::int32_t> prompt,
+                             std::int64_t count, const GateRun& gates) {
   const std::int64_t V = model.config.vocabulary, C = model.config.width;
   const auto length = static_cast<std::int64_t>(prompt.size());
   CheckTokens(model.config, prompt, 1, length);
@@ -45,7 +45,13 @@ std::vector<Prediction> PredictNext(const Gpt2& model, std::span<const std::int3
   std::vector<float> logits(static_cast<std::size_t>(V));
   ForwardToFinalNorm(pass, prompt.data(), activations);
   LogitsForward(pass, 1, activations.ln_f + (length - 1) * C, logits.data());
-  return Likeliest(logits, count);
+  PromptPrediction result{.likeliest = Likeliest(logits, count)};
+  if (pass.gated()) {
+    result.open_edges = std::accumulate(activations.open_edges.begin(),
+                                        activations.open_edges.end(), std::int64_t{0});
+    result.causal_edges = activations.open_edges.size() * (length * (length + 1) / 2);
+  }
+  return result;
 }
 
 }  // namespace clearhead

@@ -20,8 +20,15 @@ std::vector<Prediction> Likeliest(std::span<const float> logits, std::int64_t co
 // log sum exp of a row of logits: loss of token t = LogSumExp - logits[t].
 double LogSumExp(std::span<const float> logits);
 
+struct PromptPrediction {
+  std::vector<Prediction> likeliest;
+  // Gated models: open gates and causal pairs of all heads over the whole prompt, its last token
+  // included, which makes the prediction.
+  std::int64_t open_edges = 0, causal_edges = 0;
+};
+
 // The likeliest next tokens after a prompt.
-std::vector<Prediction> PredictNext(const Gpt2& model, std::span<const std::int32_t> prompt,
-                                    std::int64_t count, const GateRun& gates = {});
+PromptPrediction PredictNext(const Gpt2& model, std::span<const std::int32_t> prompt,
+                             std::int64_t count, const GateRun& gates = {});
 
 }  // namespace clearhead

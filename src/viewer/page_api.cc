@@ -233,17 +233,26 @@ std::string RunFrame(const ModelSet& set, const PageQuestion& q, const CancelQue
                    arrays);
 }
 
-std::string HeadFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled) {
-  const auto T = static_cast<std::int64_t>(q.ids.size());
+// Every model on the question, for one view of it: no maps of all heads, one prediction.
+template <typename Choose>
+std::vector<PromptRun> RunForDetail(const ModelSet& set, const PageQuestion& q,
+                                    const CancelQuestion& cancelled, const Choose& choose) {
   std::vector<PromptRun> runs;
-  std::vector<FrameArray> arrays;
   for (std::size_t m = 0; m < set.models.size(); ++m) {
     PromptRunOptions options = OptionsFor(q, m, cancelled);
-    options.whole_head = q.head;
     options.cells = 1;
     options.likeliest = 1;
+    choose(options);
     runs.push_back(RunPrompt(set.models[m].model, q.ids, options));
   }
+  return runs;
+}
+
+std::string HeadFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled) {
+  const auto T = static_cast<std::int64_t>(q.ids.size());
+  const std::vector<PromptRun> runs = RunForDetail(
+      set, q, cancelled, [&](PromptRunOptions& options) { options.whole_head = q.head; });
+  std::vector<FrameArray> arrays;
   for (std::size_t m = 0; m < runs.size(); ++m) {
     if (runs[m].whole.empty()) continue;  // this model has no such head
     arrays.push_back({fmt::format("map.{}", m), {T, T}, runs[m].whole});
@@ -254,15 +263,9 @@ std::string HeadFrame(const ModelSet& set, const PageQuestion& q, const CancelQu
 std::string TokenFrame(const ModelSet& set, const PageQuestion& q,
                        const CancelQuestion& cancelled) {
   const auto T = static_cast<std::int64_t>(q.ids.size());
-  std::vector<PromptRun> runs;
+  const std::vector<PromptRun> runs = RunForDetail(
+      set, q, cancelled, [&](PromptRunOptions& options) { options.position = q.position; });
   std::vector<FrameArray> arrays;
-  for (std::size_t m = 0; m < set.models.size(); ++m) {
-    PromptRunOptions options = OptionsFor(q, m, cancelled);
-    options.position = q.position;
-    options.cells = 1;
-    options.likeliest = 1;
-    runs.push_back(RunPrompt(set.models[m].model, q.ids, options));
-  }
   for (std::size_t m = 0; m < runs.size(); ++m) {
     const Gpt2Config& config = set.models[m].model.config;
     arrays.push_back({fmt::format("reads.{}", m), {config.layers, config.heads, T}, runs[m].reads});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/head_map.h"
+#include "analysis/layer_matrices.h"
 #include "core/buffer.h"
 #include "core/threads.h"
 #include "model/head.h"
@@ -36,24 +37,13 @@ class PromptHooks final : public Hooks {
                        [&](const Intervention& change) { return change.tap == id; });
   }
 
-  // All layers' matrices in one place, as in analysis/attention_model.cc.
-  float* Storage(TapId id, const Shape& shape) override {
-    Buffer<float>* place = id.tap == Tap::kPattern      ? &pattern_
-                           : id.tap == Tap::kScores     ? &scores_
-                           : id.tap == Tap::kSparseMask ? &mask_
-                                                        : nullptr;
-    if (place == nullptr) return nullptr;
-    if (place->size() < shape.size()) *place = Buffer<float>(shape.size());
-    return place->data();
-  }
+  float* Storage(TapId id, const Shape& shape) override { return matrices_.Place(id, shape); }
 
   void Visit(TapId id, const TensorView<float>& value) override {
     if (options_.cancelled && options_.cancelled()) throw Cancelled("the run was cancelled");
     if (id.tap == Tap::kPattern) {
       Keep(id.layer, value.data);
-      if (id.layer > 0) {
-        activations_->extras[static_cast<std::size_t>(id.layer - 1)].softmax = Buffer<float>();
-      }
+      LayerMatrices::ForgetBefore(id.layer, *activations_);
       return;
     }
     for (const Intervention& change : changes_) {
@@ -99,7 +89,7 @@ class PromptHooks final : public Hooks {
   std::vector<std::int64_t> copies_;
   std::vector<HeadAccumulator> sums_;
   std::vector<Intervention> changes_;
-  Buffer<float> pattern_, scores_, mask_;
+  LayerMatrices matrices_;
 };
 
 void AddPredictions(const Pass& pass, std::span<const std::int32_t> ids, const Activations& acts,

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "cli/program.h"
 #include "cli/small_model.h"
+#include "support/golden.h"
 
 namespace clearhead {
 namespace {
@@ -123,7 +125,23 @@ TEST(ComparePrompts, SideBySide) {
     EXPECT_EQ(text["ids"].back(), next[0]["id"]);
   }
   EXPECT_FALSE(json[0]["a"].contains("open_edges"));
-  EXPECT_TRUE(json[0]["b"].contains("open_edges"));
+  // The last token's edges count: they make the prediction.
+  const Gpt2Config config = LoadModel(b).config;
+  for (const Json& item : json) {
+    const auto T = item["tokens"].get<std::int64_t>();
+    EXPECT_EQ(item["b"]["causal_edges"], config.layers * config.heads * T * (T + 1) / 2);
+  }
+  const Json open = SucceedJson({"compare", a, b, "--prompt", "The cat sat on", "--gates", "open"});
+  EXPECT_FALSE(open[0]["b"].contains("open_edges"));
+  const std::string taps = folder / "taps.safetensors";
+  Succeed({"capture", b, "--prompt", "The cat sat on", "--taps", "blocks.*.attn.hook_sparse_mask",
+           "--out", taps});
+  double gates = 0.0;
+  for (const auto& [name, tensor] : ReadGolden(taps)) {
+    if (!name.ends_with("hook_sparse_mask")) continue;
+    gates = std::accumulate(tensor.values.begin(), tensor.values.end(), gates);
+  }
+  EXPECT_EQ(json[0]["b"]["open_edges"].get<double>(), gates);
   ExpectFailure({"compare", a, b}, 2, {"--text", "--prompt"});
 }
 
