@@ -19,6 +19,7 @@ void AddCommands(CLI::App& app) {
   AddCircuit(app);
   AddTrain(app);
   AddSparsify(app);
+  AddConvert(app);
   AddBench(app);
 }
 

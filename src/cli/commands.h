@@ -16,6 +16,7 @@ void AddCompare(CLI::App& app);
 void AddGenerate(CLI::App& app);
 void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app);
+void AddConvert(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
 void AddTasks(CLI::App& app);
