@@ -21,6 +21,7 @@ void AddCommands(CLI::App& app) {
   AddSparsify(app);
   AddConvert(app);
   AddBench(app);
+  AddDemo(app);
 }
 
 }  // namespace clearhead::cli
