@@ -2,8 +2,10 @@
 // by commands that are shown before they run.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 
 #include "analysis/task_score.h"
 #include "cli/common.h"
@@ -26,13 +28,15 @@ constexpr std::int64_t kSums = 200;
 constexpr Task kPromptTasks[] = {Task::kCopy, Task::kIoi, Task::kGreaterThan, Task::kOpposites,
                                  Task::kAddition};
 constexpr const char* kProse = "The old man looked at the sea and said";
-constexpr const char* kCircuitTask = "copy";
+constexpr std::int64_t kTaskItems = 50;      // to see how well the models do a task
+constexpr double kMastered = 0.8;            // accuracy from which a circuit means something
 constexpr const char* kTolerance = "0.002";  // nats above the dense adder
 // Enough steps for a sparse adder within the time of a demonstration; the recipe for as few edges
 // as possible is in models/addition-sparse/README.md.
 const CommandWords kSparsifySettings = {
-    "--lines", "--context", "20",   "--batch",     "100",      "--steps",      "300", "--slack",
-    "0.03",    "--push",    "0.05", "--tolerance", kTolerance, "--eval-every", "25"};
+    "--lines", "--context",   "20",       "--batch",      "100",  "--steps",
+    "250",     "--push",      "0.05",     "--slack",      "0.03", "--lambda-max",
+    "5",       "--tolerance", kTolerance, "--eval-every", "25"};
 
 struct Options {
   CommonOptions common;
@@ -75,11 +79,15 @@ class Demo {
 
   std::string In(const char* name) const { return (out_ / name).string(); }
 
-  // Only what an earlier run made: the folder may hold other things.
+  // What an earlier demo made, which sums.txt, its first file, tells. Anything else is the user's.
   void RemoveOld() const {
-    for (const char* name : {"sums.txt", "sums-valid.txt", "addition-sparse", "sentences.txt",
-                             "heads.png", "heads.svg", "heads.json", "circuit", "report.html"}) {
-      std::error_code error;
+    std::error_code error;
+    const bool is_demo = fs::exists(out_ / "sums.txt", error);
+    for (const char* name : {"addition-sparse", "sentences.txt", "heads.png", "heads.svg",
+                             "heads.json", "circuit", "report.html", "sums-valid.txt"}) {
+      if (!is_demo && fs::exists(out_ / name, error)) {
+        Fail("'{}' is there, but not from a demo; choose another --out", In(name));
+      }
       fs::remove_all(out_ / name, error);
       if (error) Fail("cannot remove '{}' of an earlier demo: {}", In(name), error.message());
     }
@@ -90,15 +98,17 @@ class Demo {
     Say(fmt::format("$ {}{}\n", ShellLine(words), after));
   }
 
-  void Do(const CommandWords& words, const AddSome& add = AddCommands) const {
+  // `show`: what the command prints, too.
+  void Do(const CommandWords& words, const AddSome& add = AddCommands, bool show = true) const {
     ShowCommand(words);
-    o_.common.json ? void(CaptureCommand(words, add)) : RunCommand(words, add);
+    show && !o_.common.json ? RunCommand(words, add) : void(CaptureCommand(words, add));
   }
 
   // A step that another step does not need: what it cannot do is told, and the demo goes on.
-  bool Try(const char* step, const CommandWords& words, const AddSome& add = AddCommands) {
+  bool Try(const char* step, const CommandWords& words, const AddSome& add = AddCommands,
+           bool show = true) {
     try {
-      Do(words, add);
+      Do(words, add, show);
       return true;
     } catch (const Interrupted&) {
       throw;
@@ -162,24 +172,24 @@ class Demo {
   }
 
   // One of each task that the tokenizer can express, and a line of prose.
-  std::vector<std::string> Prompts() const {
+  void MakePrompts() {
     const Tokenizer tokenizer = Tokenizer::Load(FindModel(kDense));
-    std::vector<std::string> prompts;
     for (const Task task : kPromptTasks) {
       try {
         const TaskSet set = MakeTaskSet(task, tokenizer, {.count = 1, .seed = o_.common.seed});
-        prompts.push_back(set.items.at(0).clean_text);
+        prompts_.push_back(set.items.at(0).clean_text);
+        tasks_.emplace_back(InfoOf(task).name);
       } catch (const Error&) {
         continue;
       }
     }
-    prompts.emplace_back(kProse);
-    return prompts;
+    prompts_.emplace_back(kProse);
+    if (tasks_.empty()) Fail("the tokenizer of '{}' can express no task", kDense);
   }
 
   void ComparePrompts() {
     Say("\n2. A language model and its sparse twin on the same prompts\n\n");
-    prompts_ = Prompts();
+    MakePrompts();
     CommandWords compare = {"compare", kDense, kSparse};
     for (const std::string& prompt : prompts_) compare = compare + CommandWords{"--prompt", prompt};
     if (!o_.common.json) return Do(compare);
@@ -190,9 +200,7 @@ class Demo {
     Say("\n3. What their heads do\n\n");
     const std::string sentences = In("sentences.txt"), circuit = In("circuit"),
                       heads = In("heads.json");
-    CommandWords tasks = {"tasks"};
-    for (const Task task : kPromptTasks) tasks.emplace_back(InfoOf(task).name);
-    Do(tasks + CommandWords{"--lines", "40", "--out", sentences} + seed_);
+    Do(CommandWords{"tasks"} + tasks_ + CommandWords{"--lines", "40", "--out", sentences} + seed_);
 
     const CommandWords compare = {"compare", kDense, kSparse, "--text", sentences};
     Do(compare);
@@ -210,11 +218,14 @@ class Demo {
     found_["heads"] = ParseJson(json, heads)["comparison"];
     found_["heads"].erase("heads");
 
+    const std::string task = TaskForCircuit();
     CommandWords report = {"report", kDense, kSparse};
-    if (Try("circuit", CommandWords{"circuit", kDense, kSparse, "--task", kCircuitTask, "--n", "30",
-                                    "--out", circuit} +
-                           seed_)) {
-      CountCircuit(circuit);
+    if (Try("circuit",
+            CommandWords{"circuit", kDense, kSparse, "--task", task, "--n", "20", "--out",
+                         circuit} +
+                seed_,
+            AddCommands, /*show=*/false)) {
+      TellCircuit(circuit);
       report = report + CommandWords{"--results", circuit};
     }
     for (const std::string& prompt : prompts_) report = report + CommandWords{"--prompt", prompt};
@@ -222,12 +233,50 @@ class Demo {
     found_["out"] = o_.out;
   }
 
-  void CountCircuit(const fs::path& folder) {
-    const Json models = ReadJsonFile(folder / "circuit.json")["models"];
-    found_["circuit"] = {{"task", kCircuitTask}};
-    for (const Json& model : models) {
-      found_["circuit"][model["model"].get<std::string>()] = {{"heads_at_90", model["at_90"]},
-                                                              {"heads", model["total"]}};
+  // How well both do the tasks; the first that both master, or the one that they do best.
+  std::string TaskForCircuit() {
+    std::map<std::string, double> worse;  // of the two accuracies
+    for (const char* model : {kDense, kSparse}) {
+      const CommandWords words =
+          CommandWords{"tasks"} + tasks_ +
+          CommandWords{"--model", model, "--items", fmt::format("{}", kTaskItems), "--n", "0"} +
+          seed_;
+      ShowCommand(words);
+      std::string line;
+      const Json scores = ParseJson(CaptureCommand(words + CommandWords{"--json"}), "tasks");
+      for (const Json& score : scores) {
+        const auto name = score["task"].get<std::string>();
+        const auto accuracy = score["accuracy"].get<double>();
+        found_["accuracy"][model][name] = accuracy;
+        const auto [at, is_new] = worse.emplace(name, accuracy);
+        if (!is_new) at->second = std::min(at->second, accuracy);
+        line += fmt::format("{}{} {:.0f} %", line.empty() ? "" : ", ", name, 100.0 * accuracy);
+      }
+      Say(fmt::format("  {} answers rightly: {}\n", model, line));
+    }
+    std::string best = tasks_[0];
+    for (const std::string& name : tasks_) {
+      if (worse[name] >= kMastered) return name;
+      if (worse[name] > worse[best]) best = name;
+    }
+    return best;
+  }
+
+  void TellCircuit(const fs::path& folder) {
+    const Json json = ReadJsonFile(folder / "circuit.json");
+    found_["circuit"] = {{"task", json["task"]}};
+    for (const Json& model : json["models"]) {
+      const auto name = model["model"].get<std::string>();
+      const auto count = model["at_90"].get<std::size_t>();
+      found_["circuit"][name] = {{"heads_at_90", count}, {"heads", model["total"]}};
+      std::string line;
+      for (std::size_t i = 0; i < std::min<std::size_t>(count, 5); ++i) {
+        const Json& head = model["heads"][i];
+        line += fmt::format("{}{} ({})", i == 0 ? "" : ", ", head["head"].get<std::string>(),
+                            head.value("role", "no name"));
+      }
+      Say(fmt::format("  {}: {} of {} heads do 90 % of it: {}{}\n", name, count,
+                      model["total"].get<std::int64_t>(), line, count > 5 ? ", ..." : ""));
     }
   }
 
@@ -249,9 +298,10 @@ class Demo {
       const auto at_90 = [&](const char* model) {
         return found_["circuit"][model]["heads_at_90"].get<std::int64_t>();
       };
-      circuit = fmt::format("90 % of '{}' takes {} heads of {} in {}, {} in {}", kCircuitTask,
-                            at_90(kDense), found_["circuit"][kDense]["heads"].get<std::int64_t>(),
-                            kDense, at_90(kSparse), kSparse);
+      circuit = fmt::format("90 % of '{}' takes {} heads of {} in {}, {} in {}",
+                            found_["circuit"]["task"].get<std::string>(), at_90(kDense),
+                            found_["circuit"][kDense]["heads"].get<std::int64_t>(), kDense,
+                            at_90(kSparse), kSparse);
     }
     return fmt::format(
         "\nFound in {}: {};\n"
@@ -271,7 +321,7 @@ class Demo {
   const Options& o_;
   const fs::path out_;
   CommandWords seed_;
-  std::vector<std::string> prompts_;
+  std::vector<std::string> prompts_, tasks_;
   InterruptGuard interrupt_;
   Json found_ = {{"failed", Json::object()}};
 };

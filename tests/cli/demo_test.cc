@@ -54,6 +54,7 @@ TEST_F(DemoCommand, ShowsItsCommandsAndWritesItsFiles) {
   const TemporaryFolder here;
   fs::create_directories(here / "clearhead-demo/addition-sparse");
   WriteFile(here / "clearhead-demo/addition-sparse/model.safetensors", "of an earlier demo");
+  WriteFile(here / "clearhead-demo/sums.txt", "12+34=046\n");
   WriteFile(here / "clearhead-demo/mine.txt", "not the demo's");
   const ProgramRun run = Succeed({"demo"}, {.folder = here.path()});
   EXPECT_EQ(ReadFile(here / "clearhead-demo/mine.txt"), "not the demo's");
@@ -86,10 +87,10 @@ TEST_F(DemoCommand, OneDocumentWithJson) {
   ASSERT_TRUE(json.contains("adder"));
   EXPECT_EQ(json["adder"]["kept"], true);
   const Json& rows = json["adder"]["rows"];
-  ASSERT_EQ(rows.size(), 14u);  // dense, twelve validations, kept
+  ASSERT_EQ(rows.size(), 12u);  // dense, ten validations, kept
   EXPECT_EQ(rows[0]["edge_fraction"], 1.0);
-  EXPECT_LT(rows[12]["edge_fraction"].get<double>(), rows[1]["edge_fraction"].get<double>());
-  EXPECT_LE(rows[13]["loss_above_dense"].get<double>(), 0.002);
+  EXPECT_LT(rows[10]["edge_fraction"].get<double>(), rows[1]["edge_fraction"].get<double>());
+  EXPECT_LE(rows[11]["loss_above_dense"].get<double>(), 0.002);
   EXPECT_EQ(json["prompts"].size(), 6u);
   EXPECT_GT(json["comparison"]["tokens"], 1000);
   EXPECT_THAT(json["failed"]["circuit"].get<std::string>(), HasSubstr("cannot do task"));
@@ -110,6 +111,10 @@ TEST_F(DemoCommand, OneLineForWhatCannotBe) {
   const TemporaryFolder here;
   WriteFile(here / "file", "x");
   ExpectFailure({"demo", "--out", here / "file"}, 1, {"file"});
+  fs::create_directories(here / "mine");
+  WriteFile(here / "mine/heads.png", "not the demo's");
+  ExpectFailure({"demo", "--out", here / "mine"}, 1, {"heads.png", "not from a demo", "--out"});
+  EXPECT_EQ(ReadFile(here / "mine/heads.png"), "not the demo's");
   ExpectFailure({"demo", "--steps", "3"}, 2, {"--steps"}, {.folder = here.path()});
   EXPECT_FALSE(fs::exists(here / "clearhead-demo"));
 }
