@@ -90,7 +90,7 @@ TEST_F(DemoCommand, OneDocumentWithJson) {
   ASSERT_EQ(rows.size(), 12u);  // dense, ten validations, kept
   EXPECT_EQ(rows[0]["edge_fraction"], 1.0);
   EXPECT_LT(rows[10]["edge_fraction"].get<double>(), rows[1]["edge_fraction"].get<double>());
-  EXPECT_LE(rows[11]["loss_above_dense"].get<double>(), 0.002);
+  EXPECT_LE(rows[11]["loss_above_dense"].get<double>(), 0.005);
   EXPECT_EQ(json["prompts"].size(), 6u);
   EXPECT_GT(json["comparison"]["tokens"], 1000);
   EXPECT_THAT(json["failed"]["circuit"].get<std::string>(), HasSubstr("cannot do task"));
