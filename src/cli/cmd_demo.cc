@@ -95,7 +95,7 @@ class Demo {
 
   void ShowCommand(const CommandWords& words, const std::string& after = {}) const {
     if (interrupt_.requested()) throw Interrupted("");
-    Say(fmt::format("$ {}{}\n", ShellLine(words), after));
+    Say(fmt::format("\n$ {}{}\n", ShellLine(words), after));
   }
 
   // `show`: what the command prints, too.
@@ -128,7 +128,7 @@ class Demo {
   void SparsifyAdder() {
     const std::string text = In("sums.txt"), valid = In("sums-valid.txt"),
                       out = In("addition-sparse");
-    Say("1. A model that adds becomes sparse: gates close while it keeps its loss\n\n");
+    Say("1. A model that adds becomes sparse: gates close while it keeps its loss\n");
     Do(CommandWords{"tasks", "digits", "--lines", "54000", "--part", "taught", "--out", text} +
        seed_);
     Do(CommandWords{"tasks", "digits", "--lines", "1000", "--part", "held-out", "--out", valid} +
@@ -188,7 +188,7 @@ class Demo {
   }
 
   void ComparePrompts() {
-    Say("\n2. A language model and its sparse twin on the same prompts\n\n");
+    Say("\n2. A language model and its sparse twin on the same prompts\n");
     MakePrompts();
     CommandWords compare = {"compare", kDense, kSparse};
     for (const std::string& prompt : prompts_) compare = compare + CommandWords{"--prompt", prompt};
@@ -197,7 +197,7 @@ class Demo {
   }
 
   void WriteFiles() {
-    Say("\n3. What their heads do\n\n");
+    Say("\n3. What their heads do\n");
     const std::string sentences = In("sentences.txt"), circuit = In("circuit"),
                       heads = In("heads.json");
     Do(CommandWords{"tasks"} + tasks_ + CommandWords{"--lines", "40", "--out", sentences} + seed_);

@@ -64,13 +64,13 @@ TEST_F(DemoCommand, ShowsItsCommandsAndWritesItsFiles) {
                                   "heads.json", "heads.png", "heads.svg", "sentences.txt",
                                   "sums-valid.txt", "sums.txt"}),
                     Each(Not(EndsWith(".tmp")))));
-  if (CLEARHEAD_WEB) EXPECT_TRUE(fs::exists(here / "clearhead-demo/report.html"));
+  EXPECT_EQ(fs::exists(here / "clearhead-demo/report.html"), CLEARHEAD_WEB != 0);
   EXPECT_EQ(LoadModel(here / "clearhead-demo/addition-sparse").config.attention,
             AttentionKind::kGated);
   EXPECT_EQ(ReadJsonFile(here / "clearhead-demo/heads.json")["models"].size(), 2u);
   for (const char* part :
        {"$ clearhead tasks digits --lines", "$ clearhead sparsify addition --text clearhead-demo/",
-        "  dense      100.00 %", "    kept", "$ clearhead compare tale tale-sparse --prompt 'Then ",
+        "  dense      100.00 %", "    kept", "$ clearhead compare tale tale-sparse --prompt 'Say: ",
         "The old man looked at the sea and said\n", "$ clearhead grid tale tale-sparse --prompt ",
         "$ clearhead heads tale tale-sparse --text", " > clearhead-demo/heads.json",
         "$ clearhead circuit", "$ clearhead report", "Found in ", "clearhead sparsify gpt2"}) {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "cli/program.h"
+#include "core/error.h"
 #include "text/task_items.h"
 
 namespace clearhead {
