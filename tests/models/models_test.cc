@@ -7,7 +7,8 @@
 // Held-out lines are made by `clearhead tasks ... --lines`, losses are those of `clearhead eval`
 // ("edges": its edge_fraction, of gated models), accuracies those of `clearhead tasks --model`
 // ("exact_sums" too where it is stated). CLEARHEAD_UPDATE_FIGURES=1 (scripts/figures) measures and
-// writes the values; where there is no file, it starts one with all tasks of the tokenizer.
+// writes the values; where there is no file, it starts one with the tasks that a model of its
+// tokenizer is taught.
 #include <cstdlib>
 
 #include "cli/program.h"
@@ -55,7 +56,8 @@ Json FreshFigures(const fs::path& model) {
     } catch (const Error&) {
       continue;
     }
-    if (info.task == Task::kDigits && !names.empty()) continue;  // for single characters only
+    // Sums by digits are for tokenizers of single characters; induction is not taught, it arises.
+    if (info.task == Task::kInduction || (info.task == Task::kDigits && !names.empty())) continue;
     names.push_back(info.name);
     figures["tasks"].push_back({{"task", info.name}, {"items", 200}, {"seed", 12}});
   }
@@ -69,20 +71,22 @@ Json FreshFigures(const fs::path& model) {
   return figures;
 }
 
+double Rounded(const Json& value) { return std::stod(fmt::format("{:.5f}", value.get<double>())); }
+
 void Update(const fs::path& model) {
   const fs::path file = model / "figures.json";
   Json figures = fs::exists(file) ? ReadJsonFile(file) : FreshFigures(model);
   for (Json& text : figures["texts"]) {
     const Json measured = MeasureText(model, text);
-    text["loss"] = std::stod(fmt::format("{:.5f}", measured["loss"].get<double>()));
+    text["loss"] = Rounded(measured["loss"]);
     if (measured.contains("edge_fraction")) {
-      text["edges"] = std::stod(fmt::format("{:.5f}", measured["edge_fraction"].get<double>()));
+      text["edges"] = Rounded(measured["edge_fraction"]);
     }
   }
   for (Json& task : figures["tasks"]) {
     const Json measured = MeasureTask(model, task);
-    task["accuracy"] = measured["accuracy"];
-    if (task.contains("exact_sums")) task["exact_sums"] = measured["exact_sums"];
+    task["accuracy"] = Rounded(measured["accuracy"]);
+    if (task.contains("exact_sums")) task["exact_sums"] = Rounded(measured["exact_sums"]);
   }
   WriteJsonFile(file, figures);
 }
