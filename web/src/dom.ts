@@ -39,6 +39,17 @@ export function hideTip(): void {
   byId("tip").hidden = true;
 }
 
+// A drawing as a child of an element; D3 gives null where it drew nothing.
+export function drawn(svg: SVGSVGElement | null): Child[] {
+  return svg === null ? [] : [svg];
+}
+
+// "12.3 %", without the sign of a zero.
+export function signedPercent(share: number): string {
+  const text = (100 * share).toFixed(1);
+  return `${text === "-0.0" ? "0.0" : text} %`;
+}
+
 export function selectOf(label: string, value: string, options: [string, string][], change: (value: string) => void): HTMLLabelElement {
   const select = el("select", {}, options.map(([key, text]) => el("option", { value: key, textContent: text })));
   select.value = value;
