@@ -249,8 +249,6 @@ async function testServed(browser, address) {
   await page.selectOption('.bar label:has-text("head") select', "L1H1");
   await page.locator('section:has(h2:text-is("gated")) .token[data-at="6"]').hover();
   await page.waitForSelector('section:has(h2:text-is("gated")) .token.looked[data-at="6"]');
-  await page.mouse.move(0, 0);
-  await page.locator('section:has(h2:text-is("gated")) .token[data-at="6"]').hover();
   await until(page, () => !document.querySelector("#tip").hidden);
   const [most, mostAt] = largestOf(frame.array("maps.1").slice((4 * T + 6) * T, (4 * T + 7) * T));
   const shownTip = await page.textContent("#tip");

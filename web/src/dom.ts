@@ -24,6 +24,7 @@ export function quoted(token: string): string {
 }
 
 export function percent(share: number): string {
+  if (share > 0 && share < 0.00005) return "< 0.01 %";
   return `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)} %`;
 }
 

@@ -167,6 +167,7 @@ async function start(): Promise<void> {
   render();
   overview = await source.overview();
   document.title = `clearhead: ${overview.models.map((model) => model.label).join(" and ")}`;
+  if (overview.models.length === 1) byId("what").textContent = "What each attention head reads in a text";
   addForm(overview);
   if (store.state.prompt === "" || (prompts !== undefined && !prompts.includes(store.state.prompt))) {
     const first = prompts?.[0] ?? overview.tasks[0]?.examples[0]?.prompt ?? "The cat sat on the mat";

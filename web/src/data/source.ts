@@ -76,13 +76,19 @@ class LiveSource implements Source {
   private readonly client = crypto.getRandomValues(new Uint32Array(3)).join("-");
   private number = 0;
   private readonly running = new Map<string, AbortController>();
+  private readonly results = new Map<number, Promise<Record<string, unknown>>>(); // they never change
 
   async overview(): Promise<Overview> {
     return (await (await this.fetch("/api/overview", {})).json()) as Overview;
   }
 
   async result(index: number): Promise<Record<string, unknown>> {
-    return (await (await this.fetch(`/api/results/${index}`, {})).json()) as Record<string, unknown>;
+    const known = this.results.get(index);
+    if (known !== undefined) return known;
+    const asked = this.fetch(`/api/results/${index}`, {}).then((answer) => answer.json() as Promise<Record<string, unknown>>);
+    this.results.set(index, asked);
+    asked.catch(() => this.results.delete(index));
+    return asked;
   }
 
   // Whatever is still asked was about an older prompt or other heads: nobody waits for it any more.

@@ -23,6 +23,7 @@ interface Circuit {
   model: string;
   task: string;
   metric: string;
+  ablation?: string;
   layers: number;
   heads_per_layer: number;
   items: number;
@@ -119,7 +120,7 @@ function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement 
     const mark = node.head !== undefined
       ? svg.append<SVGElement>("circle").attr("cx", cx).attr("cy", cy).attr("r", r)
       : svg.append<SVGElement>("rect").attr("x", cx - r).attr("y", cy - r).attr("width", 2 * r).attr("height", 2 * r);
-    mark.attr("fill", node.share < 0 ? "#e0b48f" : isIn ? "#0b5cad" : "#cfe3f7").attr("stroke", isIn ? "#08306b" : "#8c959f")
+    mark.attr("fill", node.share < -0.005 ? "#e0b48f" : isIn ? "#0b5cad" : "#cfe3f7").attr("stroke", isIn ? "#08306b" : "#8c959f")
       .style("cursor", node.head === undefined ? "default" : "pointer")
       .on("mousemove", (event: MouseEvent) => showTip(
         `${name}${isIn ? " (in the circuit)" : ""}: ${signedPercent(node.share)} of the effect${node.role === undefined ? "" : `\n${node.role}`}`, event))
@@ -167,8 +168,6 @@ function side(page: Page, circuit: Circuit): HTMLElement {
     el("p", {}, [el("b", { textContent: `${count} of ${total} heads keep 90 % ` }), `of the ${circuit.metric} ` +
       `(${circuit.clean_metric.toFixed(2)} on clean prompts, ${circuit.corrupted_metric.toFixed(2)} on corrupted ones; ${circuit.items} prompts)` +
       `${edges > 0 ? `, and ${edges} edges do` : ""}.`]),
-    el("p", { className: "soft" }, ["Circles are heads, squares MLPs; larger: more of the effect; dark blue: in the circuit; orange: against the task. ",
-      edges > 0 ? edgeLegend() : "", "Click a head to see it on the prompt above."]),
     el("div", { className: "side-by-side" }, [
       el("div", { className: "wide" }, drawn(diagram(circuit, (head) => page.store.set({ head })))),
       el("div", {}, [
@@ -183,26 +182,36 @@ function side(page: Page, circuit: Circuit): HTMLElement {
 
 // A choice among the results of a kind, and the chosen one drawn.
 export function showResults(place: HTMLElement, page: Page, kinds: string[], none: string,
-                            draw: (json: Record<string, unknown>) => HTMLElement[]): void {
+                            draw: (json: Record<string, unknown>) => { intro?: HTMLElement; sections: HTMLElement[] }): void {
   const fitting = page.overview.results.flatMap((result, index) => (kinds.some((kind) => result.schema.startsWith(kind)) ? [{ ...result, index }] : []));
   if (fitting.length === 0) {
     place.replaceChildren(el("p", { textContent: none }));
     return;
   }
   const chosen = fitting.find((result) => result.index === page.store.state.result) ?? fitting[0];
-  const body = el("div", { className: "pair" });
+  const body = el("div", {}, [el("p", { className: "soft", textContent: "Loading …" })]);
   place.replaceChildren(
     el("div", { className: "bar" }, [selectOf("result", String(chosen?.index), fitting.map((result): [string, string] => [String(result.index), resultTitle(result.name)]),
       (value) => page.store.set({ result: Number(value) }))]), body);
-  void page.source.result(chosen?.index ?? 0).then((json) => body.replaceChildren(...draw(json)), (error: Error) => {
-    body.replaceChildren(el("p", { textContent: error.message }));
-  });
+  page.source.result(chosen?.index ?? 0).then((json) => {
+    const { intro, sections } = draw(json);
+    body.replaceChildren(intro ?? "", el("div", { className: "pair" }, sections));
+  }).catch((error: Error) => body.replaceChildren(el("p", { textContent: `This file cannot be shown: ${error.message}` })));
 }
 
 export const circuitView: View = {
   show(place, page) {
     showResults(place, page, ["clearhead.circuit"],
       "No circuits here. Find one with `clearhead circuit … --out DIR`, then start with `--results DIR`.",
-      (json) => circuitsOf(json).map((circuit) => side(page, circuit)));
+      (json) => {
+        const circuits = circuitsOf(json);
+        const edges = circuits.some((circuit) => (circuit.edges?.edges_at_90.length ?? 0) > 0);
+        return {
+          intro: el("p", { className: "soft" }, [`The part of each model that does the task while the rest is ablated: ${circuits[0]?.ablation ?? "?"}. ` +
+            "Circles are heads, squares MLPs; larger: more of the effect; " +
+            "dark blue: in the circuit; orange: against the task. ", edges ? edgeLegend() : "", "Click a head to see it on the prompt above."]),
+          sections: circuits.map((circuit) => side(page, circuit)),
+        };
+      });
   },
 };

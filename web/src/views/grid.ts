@@ -74,12 +74,14 @@ export function describeCell(run: Run, head: string, query: number, key: number)
   return `${head}: ${name(query)} reads ${name(key)}\n${lines.join("\n")}`;
 }
 
-// Pixels of a map's side with which a layer's heads fit into one row.
+// Pixels of a map's side with which a layer's heads fit into one row, and a few layers onto the screen.
 function fittingSize(page: Page, width: number): number {
   const perRow = Math.max(...page.overview.models.map((model) => model.heads_per_layer));
   const across = page.store.state.above ? 1 : page.run.models.length;
   const card = (width - labelWidth - perRow * gap) / perRow;
-  return Math.max(32, Math.min(160, Math.floor((card - 10 - 4 * (across - 1)) / across)));
+  const layers = Math.min(5, Math.max(...page.overview.models.map((model) => model.layers)));
+  const high = (innerHeight - 230) / layers / (page.store.state.above ? page.run.models.length : 1) - 48;
+  return Math.floor(Math.max(32, Math.min(160, Math.max(64, high), (card - 10 - 4 * (across - 1)) / across)));
 }
 
 function controls(page: Page, mapSize: number): HTMLElement {

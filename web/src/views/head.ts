@@ -8,10 +8,9 @@ import { questionOf, toggleHead, type Page } from "../page";
 import { chosenHeads, infosOf } from "./grid";
 
 const margin = 84, slant = 44; // room for labels: left and top, and right of the last slanted one
-const tableWidth = 400;
+const tableWidth = 400; // with its gap; .numbers of page.css
 
 const rows: [string, (head: HeadInfo) => string, string][] = [
-  ["name", (head) => head.name, "What the head does on this prompt"],
   ["score, margin", (head) => `${head.score.toFixed(2)}, ${head.margin.toFixed(2)}`, "How well the name fits, and how far ahead of the next one"],
   ["importance", (head) => head.importance.toFixed(3), "How sharply the head picks anything but the first token"],
   ["on the first token", (head) => head.first.toFixed(3), "Mean weight on the first token"],
@@ -83,7 +82,7 @@ function side(page: Page, model: number, head: string, weights: Float32Array | u
   off.onchange = () => toggleHead(page, model, head);
   const section = el("section", {}, [
     el("div", { className: "bar" }, [title, el("label", {}, [off, "switched off"])]),
-    el("p", { className: "sentence" }, [el("span", { className: "kind", textContent: info.kind + ". " }), info.sentence]),
+    el("p", { className: "sentence" }, [el("span", { className: "kind", textContent: info.name + ". " }), info.sentence]),
     bigMap(page, model, head, weights),
   ]);
   section.style.width = `${sideLength(page.run.models.length) + margin + slant}px`;
@@ -92,7 +91,7 @@ function side(page: Page, model: number, head: string, weights: Float32Array | u
 
 function numbers(page: Page, head: string): HTMLElement {
   const infos = infosOf(page.run, head);
-  return el("section", {}, [el("table", { className: "numbers" }, [
+  return el("section", { className: "numbers" }, [el("table", {}, [
     el("tr", {}, [el("th"), ...page.run.models.map((model) => el("th", { textContent: model.label }))]),
     ...rows.map(([name, text, meaning]) => el("tr", { title: meaning }, [
       el("th", { textContent: name }), ...infos.map((info) => el("td", { textContent: info === undefined ? "–" : text(info) }))])),

@@ -103,7 +103,7 @@ function cellOf(section: Section, x: number, y: number): Cell | undefined {
 
 function table(section: Section): HTMLElement {
   const n = section.heads.length;
-  const side = Math.round(Math.max(52, Math.min(150, (Math.min(innerWidth, 2400) / 2 - 130) / n - 14)));
+  const side = Math.round(Math.max(52, Math.min(150, (innerWidth / 2 - 130) / n - 14, Math.max(80, (innerHeight - 330) / n - 8))));
   const clouds = section.points !== undefined || section.cells?.some((cell) => cell.counts !== undefined) === true;
   return el("table", { className: "scatter" }, [
     el("tr", {}, [el("th"), ...section.heads.map((head) => el("th", { textContent: head }))]),
@@ -131,12 +131,17 @@ export const scatterView: View = {
   show(place, page) {
     showResults(place, page, ["clearhead.scatter", "clearhead.correlation"],
       "No scatter plots here. Make one with `clearhead scatter … --json > DIR/scatter.json`, then start with `--results DIR`.",
-      (json) => ((json["sections"] as Section[] | undefined) ?? []).map((section) => el("section", {}, [
-        el("h2", { textContent: section.label }),
-        el("p", { textContent: section.r === undefined
-          ? `Do two heads look at the same places? Every dot is one of ${section.pairs} pairs of tokens; its place is the weight that the column's head (rightwards) and the row's head ` +
+      (json) => {
+        const sections = (json["sections"] as Section[] | undefined) ?? [];
+        const text = sections[0]?.r === undefined
+          ? `Do two heads look at the same places? Every dot is one of ${sections[0]?.pairs} pairs of tokens; its place is the weight that the column's head (rightwards) and the row's head ` +
             "(upwards) give to it. On the diagonal: how often each weight occurs (log scale). Above it: Pearson's r, Spearman's ρ."
-          : `Correlation of the weights of every pair of ${section.heads.length} heads, alike ones beside each other. Blue: they look at the same places; orange: at different ones; grey: a head whose weights never change.` }),
-        section.r === undefined ? el("div", { className: "wide" }, [table(section)]) : matrix(section)])));
+          : "Do two heads look at the same places? Correlation of the weights of every pair of heads, alike ones beside each other. Blue: at the same places; orange: at different ones; grey: a head whose weights never change.";
+        return {
+          intro: el("p", { className: "soft", textContent: text }),
+          sections: sections.map((section) => el("section", {}, [
+            el("h2", { textContent: section.label }), section.r === undefined ? el("div", { className: "wide" }, [table(section)]) : matrix(section)])),
+        };
+      });
   },
 };

@@ -78,14 +78,21 @@ class Side {
   private readonly arcs = el("div", { className: "arcs" });
   private rows: Rows = { reads: new Float64Array(), readBy: new Float64Array() };
   private seen = -1;
+  private pointer: { at: number; event: MouseEvent } | undefined;
 
   constructor(private readonly page: Page, private readonly model: number, look: (at: number) => void, leave: () => void) {
     const { run, store } = page;
     this.spans = run.tokens.map((token, i) => {
       const span = el("span", { className: "token", textContent: token, tabIndex: 0, attributes: { role: "button", "data-at": String(i) } });
       span.onmouseenter = () => look(i);
-      span.onmousemove = (event) => this.tip(i, event);
-      span.onmouseleave = hideTip;
+      span.onmousemove = (event) => {
+        this.pointer = { at: i, event };
+        this.tip();
+      };
+      span.onmouseleave = () => {
+        this.pointer = undefined;
+        hideTip();
+      };
       span.onclick = () => store.set({ position: i });
       span.onkeydown = (event) => {
         if (event.key === "Enter") store.set({ position: i });
@@ -114,12 +121,15 @@ class Side {
     this.arcs.replaceChildren(...drawn(arcs(tokens, at, this.rows)));
     const text = this.arcs.querySelectorAll("text")[at]?.getBoundingClientRect().left ?? 0;
     this.arcs.scrollLeft += text - this.arcs.getBoundingClientRect().left - this.arcs.clientWidth / 2;
+    this.tip();
   }
 
-  private tip(i: number, event: MouseEvent): void {
-    const { run } = this.page;
-    if (i !== this.seen) return hideTip();
-    showTip(`${run.models[this.model]?.label}: ${quoted(run.tokens[i] ?? "")} (${i})\nreads ${strongest(run.tokens, this.rows.reads)}\n` +
+  // Says what the token below the pointer reads, once that is known.
+  private tip(): void {
+    if (this.pointer === undefined) return;
+    const { run } = this.page, { at, event } = this.pointer;
+    if (at !== this.seen) return hideTip();
+    showTip(`${run.models[this.model]?.label}: ${quoted(run.tokens[at] ?? "")} (${at})\nreads ${strongest(run.tokens, this.rows.reads)}\n` +
       `read by ${strongest(run.tokens, this.rows.readBy)}`, event);
   }
 }
