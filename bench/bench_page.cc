@@ -34,8 +34,9 @@ std::vector<std::int32_t> Ids(std::int64_t count) {
 // Argument: tokens. The aim: 32 tokens within 300 ms on two cores.
 void PageAnswer(benchmark::State& state) {
   PageQuestion question{.prompt = "", .ids = Ids(state.range(0)), .ablated = {{}, {}}};
+  const ModelSet& pair = Pair();  // made before the clock runs
   std::size_t bytes = 0;
-  for (auto _ : state) bytes = RunFrame(Pair(), question, {}).size();
+  for (auto _ : state) bytes = RunFrame(pair, question, {}).size();
   state.counters["kB"] = static_cast<double>(bytes) / 1e3;
 }
 BENCHMARK(PageAnswer)

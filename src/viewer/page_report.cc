@@ -44,7 +44,8 @@ std::vector<std::string> ExamplePrompts(const ModelSet& set) {
 }
 
 std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& prompts,
-                           const std::vector<ResultFile>& results, const ReportProgress& progress) {
+                           const std::vector<ResultFile>& results,
+                           const PageReportProgress& progress) {
   if (PageScript().empty()) {
     Fail("this program was built without its page; build it with -DCLEARHEAD_WEB=ON");
   }
