@@ -139,8 +139,10 @@ async function shot(page, name) {
   await page.screenshot({ path: join(screenshots, `${name}.png`) });
   assert.deepEqual(await paleTexts(page), [], name);
   await page.setViewportSize({ width: 2560, height: 1440 });
+  await page.waitForTimeout(400); // the page redraws a moment after
   await page.screenshot({ path: join(screenshots, `${name}-large.png`) });
   await page.setViewportSize(small);
+  await page.waitForTimeout(400);
 }
 
 // Seconds of processor time of the page's main thread: what it costs, whatever else the machine does.

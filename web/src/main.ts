@@ -135,7 +135,7 @@ function addForm(info: Overview): void {
   if (prompts !== undefined) {
     prompt.readOnly = true;
     byId("run").hidden = true;
-    byId("what").textContent = "A report: its prompts are in the list at the right; `clearhead serve` runs any other.";
+    byId("what").textContent = "A report of the prompts in the list; `clearhead serve` runs any";
     examples.append(...prompts.map((text) => el("option", { value: text, textContent: text.slice(0, 60) })));
   } else {
     examples.append(el("option", { value: "", textContent: "examples …" }), ...info.tasks.map((task) =>
@@ -162,6 +162,14 @@ async function start(): Promise<void> {
     return tab;
   }));
   byId("tabs").onkeydown = moveTab;
+  let resized = 0;
+  addEventListener("resize", () => {
+    clearTimeout(resized);
+    resized = setTimeout(() => {
+      render();
+      if (page !== undefined) showHead(page).catch(fail);
+    }, 150);
+  });
   store.listen(changed);
   addKeys();
   render();

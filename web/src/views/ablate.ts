@@ -81,7 +81,8 @@ function side(page: Page, model: number): HTMLElement {
     el("h2", { textContent: now?.label ?? "" }),
     buttons,
     el("p", {}, [`${count} of ${all.length} heads off. Loss ${now?.loss?.toFixed(3) ?? "–"}`,
-      change === undefined || count === 0 ? "" : el("b", { className: change > 0 ? "up" : "down", textContent: ` (${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(3)})` })]),
+      change === undefined || count === 0 ? "" : Math.abs(change) < 0.0005 ? " (as before)"
+        : el("b", { className: change > 0 ? "up" : "down", textContent: ` (${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(3)})` })]),
     headButtons(page, model),
     el("h2", { textContent: `Expected after token ${at}, ${quoted(run.tokens[at] ?? "")}` }),
     el("div", { attributes: { "data-distribution": String(model) } }, [distribution(now?.predictions[at], count > 0 ? old?.predictions[at] : undefined)]),

@@ -15,7 +15,7 @@ const sorts: Record<string, (head: HeadInfo) => number> = {
   self: (head) => head.self,
 };
 
-const labelWidth = 56, gap = 8; // of a layer's row; page.css has the same
+const labelWidth = 62, gap = 8; // of a layer's row; page.css has the same
 
 export function headNames(run: Run): string[] {
   const names = new Set(run.models.flatMap((model) => model.heads.map((info) => info.head)));
@@ -118,12 +118,6 @@ class GridView implements View {
   private page: Page | undefined;
   private cards: HTMLElement | undefined;
   private count: HTMLElement | undefined;
-
-  constructor() {
-    addEventListener("resize", () => {
-      if (this.cards?.isConnected === true) this.resize();
-    });
-  }
 
   show(place: HTMLElement, page: Page): void {
     this.page = page;

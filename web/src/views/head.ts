@@ -8,7 +8,6 @@ import { questionOf, toggleHead, type Page } from "../page";
 import { chosenHeads, infosOf } from "./grid";
 
 const margin = 84, slant = 44; // room for labels: left and top, and right of the last slanted one
-const tableWidth = 400; // with its gap; .numbers of page.css
 
 const rows: [string, (head: HeadInfo) => string, string][] = [
   ["score, margin", (head) => `${head.score.toFixed(2)}, ${head.margin.toFixed(2)}`, "How well the name fits, and how far ahead of the next one"],
@@ -23,6 +22,7 @@ const rows: [string, (head: HeadInfo) => string, string][] = [
 ];
 
 function sideLength(models: number): number {
+  const tableWidth = 29 * parseFloat(getComputedStyle(document.body).fontSize); // .numbers of page.css, and its gap
   const dialog = Math.min(0.96 * innerWidth, 1900) - 34;
   const across = (dialog - tableWidth) / models - margin - slant - 16;
   return Math.max(220, Math.min(760, innerHeight - 270, across));

@@ -8,6 +8,7 @@ import { positionOf, questionOf, type Page, type View } from "../page";
 import { headNames } from "./grid";
 
 const blue = "#0b5cad", orange = "#a04000";
+const mostArcs = 40; // more would be one dark band
 const patience = 60; // ms that the pointer rests on a token before it is looked at
 
 interface Rows {
@@ -36,6 +37,11 @@ function rowsOf(page: Page, model: number, rows: TokenRows, at: number): Rows {
   return { reads: rowOf(rows.reads[model] ?? none, T, index), readBy };
 }
 
+// The largest first, at most `count`, none that is 0.
+function strongestOf(row: Float64Array, count: number): number[] {
+  return d3.range(row.length).filter((i) => (row[i] ?? 0) > 0).sort((a, b) => (row[b] ?? 0) - (row[a] ?? 0)).slice(0, count);
+}
+
 function arcs(tokens: string[], at: number, { reads, readBy }: Rows): SVGSVGElement | null {
   const widths = tokens.map((token) => Math.max(14, 8 * Math.min(14, token.length) + 4));
   const starts = d3.cumsum([0, ...widths]);
@@ -48,18 +54,21 @@ function arcs(tokens: string[], at: number, { reads, readBy }: Rows): SVGSVGElem
   };
   const above = room(reads, mostRead), below = room(readBy, mostReadBy);
   const svg = d3.create("svg").attr("width", (starts[tokens.length] ?? 0) + 16).attr("height", above + below + 28);
-  const arc = (i: number, share: number, up: boolean, color: string) => {
-    if (share < 0.02) return;
+  const drawArc = (i: number, share: number, up: boolean, color: string) => {
     const y = up ? above : above + 24;
     const rise = Math.min((up ? above : below) - 4, Math.abs(x(i) - x(at)) / 2 + 4) * (up ? -1 : 1);
     const path = i === at ? `M${x(i) - 5},${y} q5,-16 10,0` : `M${x(at)},${y} C${x(at)},${y + rise * 1.33} ${x(i)},${y + rise * 1.33} ${x(i)},${y}`;
     svg.append("path").attr("d", path).attr("fill", "none").attr("stroke", color)
       .attr("stroke-width", 0.5 + 4 * share).attr("stroke-opacity", 0.2 + 0.8 * share);
   };
-  tokens.forEach((_, i) => {
-    arc(i, (reads[i] ?? 0) / mostRead, true, blue);
-    arc(i, (readBy[i] ?? 0) / mostReadBy, false, orange);
-  });
+  const drawSide = (row: Float64Array, most: number, up: boolean, color: string) => {
+    for (const i of strongestOf(row, mostArcs)) {
+      const share = (row[i] ?? 0) / most;
+      if (share >= 0.02) drawArc(i, share, up, color);
+    }
+  };
+  drawSide(reads, mostRead, true, blue);
+  drawSide(readBy, mostReadBy, false, orange);
   svg.append("g").selectAll("text").data(tokens).join("text").attr("x", (_, i) => x(i)).attr("y", above + 16)
     .attr("text-anchor", "middle").attr("font-weight", (_, i) => (i === at ? "bold" : "normal"))
     .text((token) => (token.length > 14 ? token.slice(0, 13) + "…" : token.replaceAll("\n", "⏎")));
@@ -68,8 +77,7 @@ function arcs(tokens: string[], at: number, { reads, readBy }: Rows): SVGSVGElem
 
 // "reads “The” 0.41, “sat” 0.20": the strongest few.
 function strongest(tokens: string[], row: Float64Array): string {
-  const order = d3.range(tokens.length).filter((i) => (row[i] ?? 0) > 0).sort((a, b) => (row[b] ?? 0) - (row[a] ?? 0));
-  return order.slice(0, 4).map((i) => `${quoted(tokens[i] ?? "")} (${i}) ${(row[i] ?? 0).toFixed(3)}`).join(", ") || "nothing";
+  return strongestOf(row, 4).map((i) => `${quoted(tokens[i] ?? "")} (${i}) ${(row[i] ?? 0).toFixed(3)}`).join(", ") || "nothing";
 }
 
 class Side {
