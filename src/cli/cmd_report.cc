@@ -33,7 +33,9 @@ void Run(const Options& o) {
   line.reset();
   WriteFile(o.out, page);
   if (o.common.json) {
-    PrintJson({{"out", o.out}, {"bytes", page.size()}, {"prompts", prompts}});
+    Json labels = Json::array();
+    for (const ViewedModel& viewed : set.models) labels.push_back(viewed.label);
+    PrintJson({{"out", o.out}, {"bytes", page.size()}, {"models", labels}, {"prompts", prompts}});
   } else {
     Print(fmt::format("{}: {} prompt{}, {:.1f} MB; open it in any browser\n", o.out, prompts.size(),
                       prompts.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6));

@@ -228,6 +228,10 @@ async function testServed(browser, address) {
   await page.locator("#map-size").fill("140");
   assert.equal(Math.round((await page.locator(".card canvas").first().boundingBox()).width), 140);
 
+  await page.check('.bar label:has-text("stacked") input');
+  assert.equal(await page.locator(".card .maps.above").count(), 6);
+  await page.uncheck('.bar label:has-text("stacked") input');
+
   // A head in large: click, keys, and back by the address.
   await page.click('.card[data-head="L0H1"]');
   await page.waitForSelector("dialog[open] canvas[data-big]");
@@ -314,6 +318,10 @@ async function testServed(browser, address) {
   await page.waitForSelector("#status.bad");
   assert.match(await page.textContent("#status"), /the models take 48/);
   trouble.length = 0; // the browser itself reports the refusal, status 400
+  // A task's example.
+  const example = await page.locator("#examples option").nth(1).getAttribute("value");
+  await after(page, () => page.selectOption("#examples", example));
+  assert.equal(await page.inputValue("#prompt"), example);
   // Fast typing: the last prompt wins.
   for (const words of ["The", "The cat", "The cat sat", "The cat sat on"]) {
     await page.fill("#prompt", words);

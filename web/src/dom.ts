@@ -45,10 +45,14 @@ export function drawn(svg: SVGSVGElement | null): Child[] {
   return svg === null ? [] : [svg];
 }
 
-// "12.3 %", without the sign of a zero.
+// "−1.50", and a zero without a sign.
+export function signed(value: number, places: number): string {
+  const text = value.toFixed(places);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
 export function signedPercent(share: number): string {
-  const text = (100 * share).toFixed(1);
-  return `${text === "-0.0" ? "0.0" : text} %`;
+  return `${signed(100 * share, 1)} %`;
 }
 
 export function selectOf(label: string, value: string, options: [string, string][], change: (value: string) => void): HTMLLabelElement {

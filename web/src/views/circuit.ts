@@ -1,7 +1,7 @@
 // Circuits that `clearhead circuit` found: the heads, the edges between them, and how much of the behaviour they keep.
 import * as d3 from "d3";
 import type { ModelInfo, Overview } from "../data/types";
-import { drawn, el, hideTip, selectOf, showTip, signedPercent } from "../dom";
+import { drawn, el, hideTip, selectOf, showTip, signed, signedPercent } from "../dom";
 import type { Page, View } from "../page";
 
 interface Node {
@@ -141,7 +141,7 @@ function curveChart(circuit: Circuit): SVGSVGElement | null {
   const x = d3.scaleLinear([0, circuit.total ?? d3.max(curve, (point) => point.size) ?? 1], [left, width - 10]);
   const y = d3.scaleLinear([Math.min(0, d3.min(curve, (point) => point.faithfulness ?? 0) ?? 0), 1.1], [height - bottom, 8]);
   const svg = d3.create("svg").attr("width", width).attr("height", height);
-  svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(d3.axisBottom(x).ticks(6));
+  svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(d3.axisBottom(x).ticks(Math.min(6, x.domain()[1] ?? 1)).tickFormat(d3.format("d")));
   svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y).ticks(5));
   svg.append("text").attr("x", width / 2).attr("y", height - 4).attr("text-anchor", "middle").text("heads kept");
   const line = d3.line<Point>().x((point) => x(point.size)).y((point) => y(point.faithfulness ?? 0));
@@ -166,7 +166,7 @@ function side(page: Page, circuit: Circuit): HTMLElement {
   return el("section", {}, [
     el("h2", { textContent: `${circuit.model}: ${circuit.task}` }),
     el("p", {}, [el("b", { textContent: `${count} of ${total} heads keep 90 % ` }), `of the ${circuit.metric} ` +
-      `(${circuit.clean_metric.toFixed(2)} on clean prompts, ${circuit.corrupted_metric.toFixed(2)} on corrupted ones; ${circuit.items} prompts)` +
+      `(${signed(circuit.clean_metric, 2)} on clean prompts, ${signed(circuit.corrupted_metric, 2)} on corrupted ones; ${circuit.items} prompts)` +
       `${edges > 0 ? `, and ${edges} edges do` : ""}.`]),
     el("div", { className: "side-by-side" }, [
       el("div", { className: "wide" }, drawn(diagram(circuit, (head) => page.store.set({ head })))),

@@ -1,6 +1,6 @@
 // How the weights of heads relate: results of `clearhead scatter --json`.
 import * as d3 from "d3";
-import { drawn, el, hideTip, showTip } from "../dom";
+import { drawn, el, hideTip, showTip, signed } from "../dom";
 import { inkOn } from "../draw/ink";
 import { weightColor } from "../draw/map";
 import type { View } from "../page";
@@ -30,7 +30,7 @@ function color(r: number | null): string {
   return d3.interpolateRgb("#ffffff", r < 0 ? "#b34a00" : "#08306b")(Math.min(1, Math.abs(r)));
 }
 
-const correlation = (r: number | null | undefined) => (r === null || r === undefined ? "undefined" : r.toFixed(3).replace("-", "−"));
+const correlation = (r: number | null | undefined) => (r === null || r === undefined ? "undefined" : signed(r, 3));
 
 function matrix(section: Section): HTMLElement {
   const n = section.heads.length, rows = section.r ?? [];
