@@ -70,7 +70,7 @@ async function runModels(): Promise<void> {
     const run = anyOff ? await source.run(questionOf(state, overview)) : all;
     if (turn !== asked) return;
     page = { store, source, overview, run, before: all };
-    say(`${summary(run)} ${Math.round(performance.now() - began)} ms.`);
+    say(summary(run) + (source.live ? ` ${Math.round(performance.now() - began)} ms.` : ""));
     render();
     document.body.dataset["ran"] = String(turn);
     await showHead(page);

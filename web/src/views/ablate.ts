@@ -52,7 +52,8 @@ function addCircuitButtons(page: Page, model: number, all: string[], place: HTML
   const info = page.overview.models[model];
   if (info === undefined) return;
   for (const { index, name } of circuitResults(page.overview)) {
-    const button = el("button", { textContent: `all but the circuit of ${resultTitle(name)}`, hidden: true });
+    const title = resultTitle(name);
+    const button = el("button", { textContent: title === "circuit" ? "all but the circuit" : `all but the circuit of ${title}`, hidden: true });
     place.append(button);
     page.source.result(index).then((json) => {
       const kept = circuitHeads(json, info, model);

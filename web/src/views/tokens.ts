@@ -155,9 +155,12 @@ export const tokensView: View = {
         ": who reads it. Hover over a token to look at it, click to choose it, or use ", el("kbd", { textContent: "[" }), " ", el("kbd", { textContent: "]" }), "."]),
     ]);
     let wanted = -1, timer = 0;
+    let chosenRows: TokenRows | undefined; // looked at again and again
     const look = (at: number) => {
       wanted = at;
-      void source.token(questionOf(store.state, page.overview), run, at).then((rows) => {
+      const asked = at === chosen && chosenRows !== undefined ? Promise.resolve(chosenRows) : source.token(questionOf(store.state, page.overview), run, at);
+      void asked.then((rows) => {
+        if (at === chosen) chosenRows = rows;
         if (wanted === at && body.isConnected) for (const side of sides) side.paint(at, chosen, rows);
       }, (error: Error) => {
         if (error.name !== "AbortError" && body.isConnected) body.replaceChildren(el("p", { textContent: error.message }));
