@@ -4,7 +4,7 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 
-.PHONY: all deps build demo models test asan bench fuzz format clean
+.PHONY: all deps build demo models test asan bench scale-check fuzz format clean
 
 all: build
 
@@ -31,6 +31,10 @@ models: build
 
 bench: build
 	@scripts/bench $(BUILD)
+
+# A random model of GPT-2's size through everything: time and peak memory (15 minutes on two cores).
+scale-check: build
+	@scripts/scale-check $(BUILD)/bin/clearhead
 
 # Ten minutes for each reader; SECONDS_EACH=30 for a quick look.
 fuzz: deps

@@ -21,7 +21,7 @@ class CircuitPatterns final : public ReplaceOutputs {
 
   CircuitPatterns(const ResidualGraph& graph, const NodeSet& others, const Replacement& replacement,
                   std::int64_t length, std::span<const std::int64_t> heads, Weights& weights)
-      : ReplaceOutputs(graph, others, replacement, length, 0),
+      : ReplaceOutputs(graph, {&others, 1}, replacement, length, 0),
         graph_(graph),
         heads_(heads),
         weights_(weights) {}

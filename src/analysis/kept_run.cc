@@ -1,6 +1,7 @@
 #include "analysis/kept_run.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "analysis/task_score.h"
 #include "core/threads.h"
@@ -60,15 +61,30 @@ Buffer<float> LastRows(std::int64_t batch, std::int64_t length, std::int64_t wid
 
 std::vector<double> LastMetrics(const Pass& pass, const TaskSet& set, const TaskBatch& batch,
                                 const float* normalized) {
-  const std::int64_t V = pass.config().vocabulary;
-  Buffer<float> logits(batch.size() * V);
-  LogitsForward(pass, batch.size(), normalized, logits.data());
-  std::vector<double> metrics(batch.items.size());
-  ParallelFor(batch.size(), [&](std::int64_t b) {
-    const auto at = static_cast<std::size_t>(b);
-    metrics[at] = TaskMetricOf(set.items[batch.items[at]], set.metric,
-                               {logits.data() + b * V, static_cast<std::size_t>(V)});
-  });
+  const std::int64_t V = pass.config().vocabulary, C = pass.config().width;
+  std::vector<double> metrics(static_cast<std::size_t>(pass.batch));
+  const auto item = [&](std::int64_t r) -> const TaskItem& {
+    return set.items[batch.items[static_cast<std::size_t>(r % batch.size())]];
+  };
+  if (set.metric == TaskMetric::kLogitDifference) {
+    ParallelFor(pass.batch, [&](std::int64_t r) {
+      const float* row = normalized + r * C;
+      metrics[static_cast<std::size_t>(r)] = LogitDifference(item(r), [&](std::int32_t id) {
+        return std::inner_product(row, row + C, pass.model.weights.lm_head + id * C, 0.0);
+      });
+    });
+    return metrics;
+  }
+  constexpr std::int64_t kLogitRows = 256;  // at a time
+  Buffer<float> logits(std::min(pass.batch, kLogitRows) * V);
+  for (std::int64_t first = 0; first < pass.batch; first += kLogitRows) {
+    const std::int64_t rows = std::min(kLogitRows, pass.batch - first);
+    LogitsForward(pass, rows, normalized + first * C, logits.data());
+    ParallelFor(rows, [&](std::int64_t r) {
+      metrics[static_cast<std::size_t>(first + r)] = TaskMetricOf(
+          item(first + r), set.metric, {logits.data() + r * V, static_cast<std::size_t>(V)});
+    });
+  }
   return metrics;
 }
 

@@ -18,7 +18,9 @@ struct KeptRun {
 
 KeptRun RunAndKeep(const Gpt2& model, const TaskSet& set, const TaskBatch& batch, bool corrupted);
 
-// The metric of every item of the batch, from the normalised rows [B,C] of the last positions.
+// The metric of every item of the batch, from the normalised rows [pass.batch, C] of the last
+// positions. A pass may hold the batch's items several times over. A logit difference multiplies
+// with the answers' rows of the unembedding only.
 std::vector<double> LastMetrics(const Pass& pass, const TaskSet& set, const TaskBatch& batch,
                                 const float* normalized);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "kernels/gemm.h"
 #include "model/block.h"
 #include "model/head.h"
 #include "model/run.h"
@@ -38,7 +39,7 @@ std::vector<NodeSet> OneByOne(const ResidualGraph& graph, const std::vector<std:
 
 // Runs `sets` over one batch of which the two plain runs are known; metrics[set][b].
 using RunSets = std::function<std::vector<std::vector<double>>(
-    const TaskBatch& batch, KeptRun& base, const Replacement& replacement)>;
+    const TaskBatch& batch, const KeptRun& base, const Replacement& replacement)>;
 
 // The mean metric of every set, and of the plain runs. Batches outermost: memory is that of one
 // batch. Sums run over the items in the set's order, whatever the batches.
@@ -58,10 +59,10 @@ AllMetrics OverBatches(const Gpt2& model, const TaskSet& set, std::size_t count,
   std::vector<std::vector<double>> metrics(count, std::vector<double>(set.items.size()));
   std::int64_t done = 0;
   for (const TaskBatch& batch : batches) {
-    KeptRun clean_run = RunAndKeep(model, set, batch, /*corrupted=*/false);
-    KeptRun corrupted_run = RunAndKeep(model, set, batch, /*corrupted=*/true);
+    const KeptRun clean_run = RunAndKeep(model, set, batch, /*corrupted=*/false);
+    const KeptRun corrupted_run = RunAndKeep(model, set, batch, /*corrupted=*/true);
     const bool noise = options.direction == Direction::kNoise;
-    KeptRun& base = noise ? clean_run : corrupted_run;
+    const KeptRun& base = noise ? clean_run : corrupted_run;
     const KeptRun& source = noise ? corrupted_run : clean_run;
     Replacement replacement;
     if (options.ablation == Ablation::kResample) {
@@ -86,11 +87,8 @@ AllMetrics OverBatches(const Gpt2& model, const TaskSet& set, std::size_t count,
 }
 
 RunSets Patched(const Gpt2& model, const TaskSet& set, const std::vector<NodeSet>& replaced) {
-  return [&](const TaskBatch& batch, KeptRun& base, const Replacement& replacement) {
-    PatchedRuns runs(model, set, batch, base, replacement);
-    std::vector<std::vector<double>> metrics;
-    for (const NodeSet& nodes : replaced) metrics.push_back(runs.Run(nodes));
-    return metrics;
+  return [&](const TaskBatch& batch, const KeptRun& base, const Replacement& replacement) {
+    return PatchedRuns(model, set, batch, base, replacement, replaced.size()).Run(replaced);
   };
 }
 
@@ -125,76 +123,143 @@ std::string_view ToText(Ablation ablation) {
 }
 
 PatchedRuns::PatchedRuns(const Gpt2& model, const TaskSet& set, const TaskBatch& batch,
-                         KeptRun& base, const Replacement& replacement)
+                         const KeptRun& base, const Replacement& replacement, std::size_t most_sets)
     : model_(model),
       set_(set),
       batch_(batch),
       base_(base),
       replacement_(replacement),
       graph_(model.config),
-      wide_([&] {
-        const std::int64_t first =
-            replacement.per_row && replacement.z != nullptr ? batch.shared : 0;
-        const std::int64_t length = batch.length - first;
-        return Stream{first, length,
-                      Activations(model.config, batch.size(), length, Keep::kNothing, 0)};
-      }()),
-      last_{batch.length - 1, 1, Activations(model.config, batch.size(), 1, Keep::kNothing, 0)} {}
+      first_(replacement.per_row && replacement.z != nullptr ? batch.shared : 0),
+      at_once_(std::clamp(kPatchedRows / (batch.size() * (batch.length - first_)), std::int64_t{1},
+                          std::max(static_cast<std::int64_t>(most_sets), std::int64_t{1}))),
+      wide_{first_, batch.length - first_,
+            Activations(model.config, at_once_ * batch.size(), batch.length - first_,
+                        Keep::kNothing, 0)},
+      last_{batch.length - 1, 1,
+            Activations(model.config, at_once_ * batch.size(), 1, Keep::kNothing, 0)},
+      cache_(model.config, at_once_ * batch.size(), batch.length) {
+  const std::int64_t step = batch.length * model.config.width, known = first_ * model.config.width;
+  const auto fill = [&](const Buffer<float>& from, Buffer<float>& to) {
+    for (std::int64_t s = 0; s < at_once_ * batch.size(); ++s) {
+      const float* rows = from.data() + s % batch.size() * step;
+      std::copy(rows, rows + known, to.data() + s * step);
+    }
+  };
+  for (std::size_t layer = 0; layer < cache_.keys.size(); ++layer) {
+    fill(base.cache.keys[layer], cache_.keys[layer]);
+    fill(base.cache.values[layer], cache_.values[layer]);
+  }
+}
 
-Pass PatchedRuns::PassOver(const Stream& stream, Hooks* hooks) {
-  base_.cache.length = stream.first;
+Pass PatchedRuns::PassOver(const Stream& stream, Sets sets, Hooks* hooks) {
+  cache_.length = stream.first;
   return {.model = model_,
-          .batch = batch_.size(),
+          .batch = static_cast<std::int64_t>(sets.size()) * batch_.size(),
           .length = stream.length,
           .hooks = hooks,
-          .cache = &base_.cache};
+          .cache = &cache_};
+}
+
+std::optional<PatchedRuns::Start> PatchedRuns::StartOf(const NodeSet& replaced) const {
+  const auto end = replaced.begin() + graph_.logits();
+  const auto first = std::find(replaced.begin() + 1, end, true);
+  if (first == end) return std::nullopt;
+  const std::int64_t node = first - replaced.begin();
+  return Start{graph_.LayerOf(node), graph_.IsHead(node)};
+}
+
+// resid_mid += (z' - z) W_O, over the columns from the first to the last replaced head.
+void PatchedRuns::AddHeadDifferences(std::int64_t layer, const NodeSet& replaced,
+                                     const Stream& stream, float* resid_mid) {
+  const std::int64_t C = model_.config.width, D = model_.config.head_size();
+  std::vector<std::int64_t> heads;
+  for (std::int64_t h = 0; h < graph_.heads(); ++h) {
+    if (replaced[static_cast<std::size_t>(graph_.Head(layer, h))]) heads.push_back(h);
+  }
+  const std::int64_t begin = heads.front() * D, width = (heads.back() + 1) * D - begin;
+  const std::int64_t rows = batch_.size() * stream.length;
+  Buffer<float> difference(rows * width);
+  std::fill(difference.begin(), difference.end(), 0.0f);  // between the heads it stays so
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t row = r / stream.length * batch_.length + stream.first + r % stream.length;
+    const float* to = replacement_.Z(layer, row, C);
+    const float* from = base_.z[static_cast<std::size_t>(layer)].data() + row * C;
+    for (const std::int64_t h : heads) {
+      float* d = difference.data() + r * width + h * D - begin;
+      for (std::int64_t i = 0; i < D; ++i) {
+        d[i] = (to == nullptr ? 0.0f : to[h * D + i]) - from[h * D + i];
+      }
+    }
+  }
+  const float* projection =
+      model_.weights.blocks[static_cast<std::size_t>(layer)].attn_c_proj_weight + begin * C;
+  Gemm({rows, C, width}, {difference.data(), width}, {projection, C}, resid_mid, C,
+       /*accumulate=*/true);
 }
 
 // The layer with the first replaced node: its attention read nothing that changed.
-void PatchedRuns::StartInLayer(std::int64_t layer, ReplaceOutputs& hooks, Stream& stream) {
-  const std::int64_t C = model_.config.width, H = model_.config.heads, n = stream.length;
-  const auto at = static_cast<std::size_t>(layer);
-  const Pass pass = PassOver(stream, &hooks);
-  const BlockActivations& a = stream.activations.blocks[at];
-  const std::int64_t count = pass.rows() * C;
-  float* branch = stream.activations.branch;
-  const bool heads = hooks.ReplacesHeads(layer);
-  if (heads) {
-    CopyRows(batch_, stream.first, n, C, base_.z[at], a.z);
-    hooks.Visit({Tap::kZ, layer}, {a.z, {batch_.size(), n, H, C / H}});
-    LinearForward(LayersOf(pass, layer).attn_c_proj, pass.rows(), a.z, branch);
-    CopyRows(batch_, stream.first, n, C, base_.resid_pre[at], a.resid_mid);
-  } else {
-    CopyRows(batch_, stream.first, n, C, base_.resid_mid[at], a.resid_mid);
-    hooks.Visit({Tap::kMlpOut, layer}, pass.Rows(branch, C));
+void PatchedRuns::StartInLayer(const Start& start, Sets sets, ReplaceOutputs& hooks,
+                               Stream& stream) {
+  const std::int64_t C = model_.config.width;
+  const auto at = static_cast<std::size_t>(start.layer);
+  const Pass pass = PassOver(stream, sets, &hooks);
+  float* resid_mid = stream.activations.blocks[at].resid_mid;
+  const std::int64_t count = batch_.size() * stream.length * C;  // of one set
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    float* rows = resid_mid + static_cast<std::int64_t>(s) * count;
+    CopyRows(batch_, stream.first, stream.length, C, base_.resid_mid[at], rows);
+    if (start.heads) AddHeadDifferences(start.layer, sets[s], stream, rows);
   }
-  for (std::int64_t i = 0; i < count; ++i) a.resid_mid[i] += branch[i];
-  if (heads) MlpHalfForward(pass, layer, stream.activations);
+  if (start.heads) return MlpHalfForward(pass, start.layer, stream.activations);
+  float* branch = stream.activations.branch;
+  hooks.Visit({Tap::kMlpOut, start.layer}, pass.Rows(branch, C));
+  for (std::int64_t i = 0; i < pass.rows() * C; ++i) resid_mid[i] += branch[i];
 }
 
-std::vector<double> PatchedRuns::Run(const NodeSet& replaced) {
+std::vector<double> PatchedRuns::RunTogether(const Start& start, Sets sets) {
   const std::int64_t C = model_.config.width, last = model_.config.layers - 1;
-  ReplaceOutputs wide_hooks(graph_, replaced, replacement_, batch_.length, wide_.first);
-  ReplaceOutputs last_hooks(graph_, replaced, replacement_, batch_.length, last_.first);
-  const auto first = std::find(replaced.begin() + 1, replaced.begin() + graph_.logits(), true);
-  if (first == replaced.begin() + graph_.logits()) return base_.metrics;
-  const std::int64_t start = graph_.LayerOf(first - replaced.begin());
-
-  if (start == last) {
-    StartInLayer(last, last_hooks, last_);
+  ReplaceOutputs wide_hooks(graph_, sets, replacement_, batch_.length, wide_.first);
+  ReplaceOutputs last_hooks(graph_, sets, replacement_, batch_.length, last_.first);
+  if (start.layer == last) {
+    StartInLayer(start, sets, last_hooks, last_);
   } else {
-    StartInLayer(start, wide_hooks, wide_);
+    StartInLayer(start, sets, wide_hooks, wide_);
     Activations& wide = wide_.activations;
-    const Pass pass = PassOver(wide_, &wide_hooks);
-    for (std::int64_t layer = start + 1; layer < last; ++layer) BlockForward(pass, layer, wide);
+    const Pass pass = PassOver(wide_, sets, &wide_hooks);
+    for (std::int64_t layer = start.layer + 1; layer < last; ++layer) {
+      BlockForward(pass, layer, wide);
+    }
     AppendKeysAndValues(pass, last, wide);
-    const Buffer<float> rows = LastRows(batch_.size(), wide_.length, C, wide.resid_final);
+    const Buffer<float> rows = LastRows(pass.batch, wide_.length, C, wide.resid_final);
     std::copy(rows.begin(), rows.end(), last_.activations.resid_final);
-    BlockForward(PassOver(last_, &last_hooks), last, last_.activations);
+    BlockForward(PassOver(last_, sets, &last_hooks), last, last_.activations);
   }
-  const Pass pass = PassOver(last_, nullptr);
+  const Pass pass = PassOver(last_, sets, nullptr);
   FinalNormForward(pass, last_.activations);
   return LastMetrics(pass, set_, batch_, last_.activations.ln_f);
+}
+
+std::vector<std::vector<double>> PatchedRuns::Run(const std::vector<NodeSet>& replaced) {
+  std::vector<std::vector<double>> metrics;
+  while (metrics.size() < replaced.size()) {
+    const std::size_t begin = metrics.size();
+    const std::optional<Start> start = StartOf(replaced[begin]);
+    if (!start) {
+      metrics.push_back(base_.metrics);
+      continue;
+    }
+    std::size_t end = begin + 1;  // sets that start alike run side by side
+    while (end < replaced.size() && end - begin < static_cast<std::size_t>(at_once_) &&
+           StartOf(replaced[end]) == start) {
+      ++end;
+    }
+    const std::vector<double> found = RunTogether(*start, {&replaced[begin], end - begin});
+    for (auto at = found.begin(); at != found.end(); at += batch_.size()) {
+      metrics.emplace_back(at, at + batch_.size());
+    }
+  }
+  return metrics;
 }
 
 MeanOutputs MeanOfCorrupted(const Gpt2& model, const TaskSet& set,
@@ -250,12 +315,12 @@ NodeEffects PatchNodesByRerunning(const Gpt2& model, const TaskSet& set,
                                   const PatchOptions& options) {
   const ResidualGraph graph(model.config);
   const bool corrupted = options.direction == Direction::kDenoise;
-  const auto run = [&](const TaskBatch& batch, KeptRun&, const Replacement& replacement) {
+  const auto run = [&](const TaskBatch& batch, const KeptRun&, const Replacement& replacement) {
     std::vector<std::vector<double>> metrics;
     Activations activations(model.config, batch.size(), batch.length, Keep::kNothing, 0);
     for (const std::int64_t node : nodes) {
       const NodeSet only = Only(graph, node);
-      ReplaceOutputs hooks(graph, only, replacement, batch.length, 0);
+      ReplaceOutputs hooks(graph, {&only, 1}, replacement, batch.length, 0);
       const Pass pass{
           .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
       ForwardToFinalNorm(pass, batch.Prompts(corrupted).data(), activations);

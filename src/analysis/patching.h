@@ -10,6 +10,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -37,36 +39,54 @@ struct PatchOptions {
   OnProgress on_progress = {};
 };
 
+// Rows of the stream that patched runs hold at a time: as many sets of nodes run side by side as
+// fit, because products with few rows spend their time on packing the weights.
+inline constexpr std::int64_t kPatchedRows = 1024;
+
 // Runs over one batch that differ from a kept one in the outputs of some nodes.
 //
 // Only what a replacement can change is computed: from the first layer with a replaced node on (its
-// attention is known), positions from the first on at which the two runs differ (the keys and
-// values before it are cached), and in the last layer only the last position.
+// attention is known, and of its output the difference that the replaced heads make), positions
+// from the first on at which the two runs differ (the keys and values before it are cached), and in
+// the last layer only the last position.
 class PatchedRuns {
  public:
-  // Both stay the caller's. `base.cache` is overwritten from position `first` on, which is
-  // batch.shared for replacements from the twins' run and 0 otherwise.
-  PatchedRuns(const Gpt2& model, const TaskSet& set, const TaskBatch& batch, KeptRun& base,
-              const Replacement& replacement);
+  // All stay the caller's. `most_sets`: how many sets the caller will run.
+  PatchedRuns(const Gpt2& model, const TaskSet& set, const TaskBatch& batch, const KeptRun& base,
+              const Replacement& replacement, std::size_t most_sets);
 
-  // The metric of every item [B].
-  std::vector<double> Run(const NodeSet& replaced);
+  // For every set of replaced nodes the metric of every item, [sets][B].
+  std::vector<std::vector<double>> Run(const std::vector<NodeSet>& replaced);
 
  private:
-  struct Stream {  // positions first .. first + length - 1 of every sequence
+  struct Stream {  // positions first .. first + length - 1 of every sequence, for every set
     std::int64_t first, length;
     Activations activations;
   };
-  Pass PassOver(const Stream& stream, Hooks* hooks);
-  void StartInLayer(std::int64_t layer, ReplaceOutputs& hooks, Stream& stream);
+  struct Start {  // the first replaced node: a head of this layer, or its MLP
+    std::int64_t layer;
+    bool heads;
+    bool operator==(const Start&) const = default;
+  };
+  using Sets = std::span<const NodeSet>;
+
+  std::optional<Start> StartOf(const NodeSet& replaced) const;
+  std::vector<double> RunTogether(const Start& start, Sets sets);  // [sets * B]
+  void StartInLayer(const Start& start, Sets sets, ReplaceOutputs& hooks, Stream& stream);
+  void AddHeadDifferences(std::int64_t layer, const NodeSet& replaced, const Stream& stream,
+                          float* resid_mid);
+  Pass PassOver(const Stream& stream, Sets sets, Hooks* hooks);
 
   const Gpt2& model_;
   const TaskSet& set_;
   const TaskBatch& batch_;
-  KeptRun& base_;
+  const KeptRun& base_;
   const Replacement& replacement_;
   ResidualGraph graph_;
-  Stream wide_, last_;  // everything that can change; the last position alone
+  std::int64_t first_;    // position that may differ
+  std::int64_t at_once_;  // sets side by side
+  Stream wide_, last_;    // everything that can change; the last position alone
+  KeyValueCache cache_;   // of all sets' sequences; the base's up to first_
 };
 
 // Mean outputs of heads and MLPs over all positions of all corrupted prompts: one row per layer.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "analysis/residual_graph.h"
@@ -24,22 +25,20 @@ struct Replacement {
   const float* MlpOut(std::int64_t layer, std::int64_t row, std::int64_t width) const;
 };
 
-// The pass holds positions first .. first + n - 1 of sequences of `length`.
+// The pass holds positions first .. first + n - 1 of sequences of `length`: those of one batch,
+// once for every set of replaced nodes.
 class ReplaceOutputs : public Hooks {
  public:
-  ReplaceOutputs(const ResidualGraph& graph, const NodeSet& replaced,
+  ReplaceOutputs(const ResidualGraph& graph, std::span<const NodeSet> replaced,
                  const Replacement& replacement, std::int64_t length, std::int64_t first);
 
   bool Wants(TapId id) const override;
   bool Changes(TapId id) const override { return Wants(id); }
   void Visit(TapId id, const TensorView<float>& value) override;
 
-  bool ReplacesHeads(std::int64_t layer) const;
-  bool ReplacesMlp(std::int64_t layer) const;
-
  private:
   const ResidualGraph& graph_;
-  const NodeSet& replaced_;
+  std::span<const NodeSet> replaced_;
   const Replacement& replacement_;
   std::int64_t length_, first_;
 };

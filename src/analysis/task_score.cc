@@ -21,14 +21,16 @@ double Sum(const std::vector<std::int32_t>& ids, const std::function<double(std:
 
 }  // namespace
 
+double LogitDifference(const TaskItem& item, const std::function<double(std::int32_t id)>& logit) {
+  return Sum(item.answers, logit) / static_cast<double>(item.answers.size()) -
+         Sum(item.wrongs, logit) / static_cast<double>(item.wrongs.size());
+}
+
 double TaskMetricOf(const TaskItem& item, TaskMetric metric, std::span<const float> logits) {
   const auto logit = [&](std::int32_t id) {
     return static_cast<double>(logits[static_cast<std::size_t>(id)]);
   };
-  if (metric == TaskMetric::kLogitDifference) {
-    return Sum(item.answers, logit) / static_cast<double>(item.answers.size()) -
-           Sum(item.wrongs, logit) / static_cast<double>(item.wrongs.size());
-  }
+  if (metric == TaskMetric::kLogitDifference) return LogitDifference(item, logit);
   const double largest = *std::max_element(logits.begin(), logits.end());
   double total = 0.0;
   for (const float value : logits) total += std::exp(static_cast<double>(value) - largest);

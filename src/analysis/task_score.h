@@ -11,6 +11,9 @@
 
 namespace clearhead {
 
+// Mean logit of the answers minus mean logit of the wrong ones.
+double LogitDifference(const TaskItem& item, const std::function<double(std::int32_t id)>& logit);
+
 // Judges one row of logits [V] after a prompt (TaskMetric says how).
 double TaskMetricOf(const TaskItem& item, TaskMetric metric, std::span<const float> logits);
 

@@ -3,10 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 #include <optional>
 
+#include "cli/bench_patching.h"
 #include "cli/circuit_output.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -166,52 +165,39 @@ std::string GridCommand(const Options& o, std::span<const CircuitReport> reports
                      ShellWord(reports[0].example), (folder / "grid.svg").string());
 }
 
-// Exact patching of all heads, and the same by running the whole model for every patch.
+// Exact patching of all heads, and the same by running the whole model for every patch; beyond
+// kRerunAll heads for some of them only.
+constexpr std::int64_t kRerunAll = 64;
+
 void Benchmark(const Options& o) {
   Json list = Json::array();
-  std::string text;
+  std::string text = fmt::format(
+      "Exact patching of every head, against running the whole model for every patch "
+      "({} threads; seconds, in brackets of processor time)\n{:<16} {:<14} {:>7} {:>5} {:>18} "
+      "{:>18} {:>8}  largest difference of effects\n",
+      Threads(), "model", "task", "prompts", "heads", "patching", "whole runs", "faster");
   for (const LoadedModel& model : Load(o)) {
     for (const std::string& task : o.tasks) {
       const TaskSet set = SetOf(o, task, model.tokenizer);
-      const std::vector<std::int64_t> heads = ResidualGraph(model.model.config).AllHeads();
-      struct Timed {
-        double seconds, processor_seconds;
-        NodeEffects effects;
-      };
-      const auto timed = [](const auto& call) {
-        const auto start = std::chrono::steady_clock::now();
-        const std::clock_t processor = std::clock();
-        NodeEffects effects = call();
-        const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-        const auto ticks = static_cast<double>(std::clock() - processor);
-        return Timed{wall.count(), ticks / CLOCKS_PER_SEC, std::move(effects)};
-      };
-      const Timed fast = timed([&] { return PatchNodes(model.model, set, heads, {}); });
-      const Timed plain = timed([&] { return PatchNodesByRerunning(model.model, set, heads, {}); });
-      double worst = 0.0;
-      for (std::size_t i = 0; i < fast.effects.effect.size(); ++i) {
-        worst = std::max(worst, std::abs(fast.effects.effect[i] - plain.effects.effect[i]));
-      }
+      const Gpt2Config& config = model.model.config;
+      const PatchingTimes t =
+          TimePatching(model.model, set, config.layers * config.heads > kRerunAll ? 8 : 1);
       list.push_back({{"model", model.label},
                       {"task", set.name},
-                      {"prompts", set.items.size()},
-                      {"heads", heads.size()},
+                      {"prompts", t.prompts},
+                      {"heads", t.heads},
                       {"threads", Threads()},
-                      {"patching_seconds", fast.seconds},
-                      {"rerunning_seconds", plain.seconds},
-                      {"times_faster", plain.seconds / fast.seconds},
-                      {"patching_processor_seconds", fast.processor_seconds},
-                      {"rerunning_processor_seconds", plain.processor_seconds},
-                      {"largest_difference", worst}});
+                      {"patching_seconds", t.seconds},
+                      {"rerunning_seconds", t.rerun_seconds},
+                      {"patching_processor_seconds", t.processor_seconds},
+                      {"rerunning_processor_seconds", t.rerun_processor_seconds},
+                      {"times_faster", t.TimesFaster()},
+                      {"largest_difference", t.largest_difference}});
       text += fmt::format(
-          "{}, {}: exact patching of {} heads on {} prompts: {:.2f} s ({:.2f} s of processor "
-          "time); "
-          "running the whole model for every patch: {:.2f} s ({:.2f} s); {:.1f} x faster ({:.1f} "
-          "x); "
-          "largest difference of effects {:.1e}\n",
-          model.label, set.name, heads.size(), set.items.size(), fast.seconds,
-          fast.processor_seconds, plain.seconds, plain.processor_seconds,
-          plain.seconds / fast.seconds, plain.processor_seconds / fast.processor_seconds, worst);
+          "{:<16} {:<14} {:>7} {:>5} {:>18} {:>18} {:>6.1f} x  {:.1e}\n", model.label, set.name,
+          t.prompts, t.heads, fmt::format("{:.2f} ({:.2f})", t.seconds, t.processor_seconds),
+          fmt::format("{:.2f} ({:.2f})", t.rerun_seconds, t.rerun_processor_seconds),
+          t.TimesFaster(), t.largest_difference);
     }
   }
   o.common.json ? PrintJson(list) : Print(text);

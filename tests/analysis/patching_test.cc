@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <set>
+
 #include "analysis/circuit_testing.h"
 #include "analysis/task_score.h"
+#include "core/random.h"
 #include "core/threads.h"
 
 namespace clearhead {
@@ -62,7 +66,7 @@ TEST(PatchingEverything, IsTheOtherRunBitForBit) {
     for (const TaskBatch& batch : MakeTaskBatches(set, model.config)) {
       const KeptRun corrupted = RunAndKeep(model, set, batch, true);
       const Replacement replacement{.z = &corrupted.z, .mlp_out = &corrupted.mlp_out};
-      ReplaceOutputs hooks(graph, all, replacement, batch.length, 0);
+      ReplaceOutputs hooks(graph, {&all, 1}, replacement, batch.length, 0);
       const Pass pass{
           .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
       Activations activations(model.config, batch.size(), batch.length, Keep::kNothing, 0);
@@ -93,6 +97,36 @@ TEST(PatchingNothing, ChangesNothing) {
   for (TaskItem& item : same.items) item.corrupted = item.clean;
   const NodeEffects effects = PatchNodes(model, same, HeadsAndMlps(graph), {});
   for (const double effect : effects.effect) EXPECT_NEAR(effect, 0.0, kTolerance);
+}
+
+// Sets run side by side as far as they start alike; what they give must not depend on company.
+TEST(PatchingSets, SideBySideEqualEachAlone) {
+  for (const AttentionKind attention : {AttentionKind::kSoftmax, AttentionKind::kGated}) {
+    const Gpt2 model = LivelyModel(DeepConfig(attention), 5);
+    const TaskSet set = RandomTask(model.config, 7, 3);
+    const ResidualGraph graph(model.config);
+    std::vector<NodeSet> sets;
+    for (std::uint64_t n = 0; n < 23; ++n) {
+      NodeSet nodes(static_cast<std::size_t>(graph.node_count()), false);
+      for (const std::int64_t node : HeadsAndMlps(graph)) {
+        const auto at = static_cast<std::uint64_t>(node);
+        nodes[at] = Mix64(1000 * n + at) % 10 < n % 5;  // none to nearly half
+      }
+      sets.push_back(nodes);
+    }
+    for (const Ablation ablation : {Ablation::kResample, Ablation::kZero}) {
+      const PatchOptions options{.ablation = ablation};
+      const std::vector<double> together = MetricsWithReplaced(model, set, sets, options);
+      ASSERT_EQ(together.size(), sets.size());
+      std::set<double> different;
+      for (std::size_t n = 0; n < sets.size(); ++n) {
+        const double alone = MetricsWithReplaced(model, set, {sets[n]}, options)[0];
+        EXPECT_NEAR(together[n], alone, 1e-5 * (1.0 + std::abs(alone))) << n;
+        different.insert(alone);
+      }
+      EXPECT_GT(different.size(), 15u);
+    }
+  }
 }
 
 TEST(PatchingBatches, SizeAndThreadsDoNotMatter) {
