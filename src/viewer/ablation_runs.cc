@@ -118,8 +118,8 @@ std::string AblationFrame(const ModelSet& set, const std::string& prompt,
     ModelAblations& kept = models[m];
     Json sets = Json::array();
     for (const std::vector<HeadId>& heads : kept.sets) {
-      Keep(RunPrompt(set.models[m].model, ids, {.ablated = heads, .cells = 1, .likeliest = K}), P,
-           &kept, &seen);
+      Keep(RunPrompt(set.models[m].model, ids, {.ablated = heads, .likeliest = K, .heads = false}),
+           P, &kept, &seen);
       ran();
       Json names = Json::array();
       for (const HeadId head : heads) names.push_back(ToText(head));

@@ -233,15 +233,14 @@ std::string RunFrame(const ModelSet& set, const PageQuestion& q, const CancelQue
                    arrays);
 }
 
-// Every model on the question, for one view of it: no maps of all heads, one prediction.
+// Every model on the question, for one view of it: no maps of all heads, no predictions.
 template <typename Choose>
 std::vector<PromptRun> RunForDetail(const ModelSet& set, const PageQuestion& q,
                                     const CancelQuestion& cancelled, const Choose& choose) {
   std::vector<PromptRun> runs;
   for (std::size_t m = 0; m < set.models.size(); ++m) {
     PromptRunOptions options = OptionsFor(q, m, cancelled);
-    options.cells = 1;
-    options.likeliest = 1;
+    options.heads = options.predictions = false;
     choose(options);
     runs.push_back(RunPrompt(set.models[m].model, q.ids, options));
   }

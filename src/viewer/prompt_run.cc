@@ -31,7 +31,10 @@ class PromptHooks final : public Hooks {
     }
   }
 
-  bool Wants(TapId id) const override { return id.tap == Tap::kPattern || Changes(id); }
+  bool Wants(TapId id) const override {
+    const bool patterns = options_.heads || options_.whole_head || options_.position;
+    return (patterns && id.tap == Tap::kPattern) || Changes(id);
+  }
   bool Changes(TapId id) const override {
     return std::any_of(changes_.begin(), changes_.end(),
                        [&](const Intervention& change) { return change.tap == id; });
@@ -68,10 +71,12 @@ class PromptHooks final : public Hooks {
     ParallelFor(config_.heads, [&](std::int64_t head) {
       const float* map = weights + head * T * T;
       const std::int64_t h = layer * config_.heads + head;
-      sums_[static_cast<std::size_t>(h)].Add(map, T, copies_);
-      const HeadMap reduced = ReduceMap({layer, head}, map, T, options_.cells);
-      Check(reduced.cells == n, "every head's map has the same cells");
-      std::copy(reduced.weights.begin(), reduced.weights.end(), run_->maps.begin() + h * n * n);
+      if (options_.heads) {
+        sums_[static_cast<std::size_t>(h)].Add(map, T, copies_);
+        const HeadMap reduced = ReduceMap({layer, head}, map, T, options_.cells);
+        Check(reduced.cells == n, "every head's map has the same cells");
+        std::copy(reduced.weights.begin(), reduced.weights.end(), run_->maps.begin() + h * n * n);
+      }
       if (options_.whole_head == HeadId{layer, head}) run_->whole.assign(map, map + T * T);
       if (!options_.position) return;
       const std::int64_t p = *options_.position;
@@ -129,7 +134,7 @@ PromptRun RunPrompt(const Gpt2& model, std::span<const std::int32_t> ids,
   run.tokens_per_cell = (T + options.cells - 1) / options.cells;
   run.cells = (T + run.tokens_per_cell - 1) / run.tokens_per_cell;
   const std::int64_t heads = config.layers * config.heads;
-  run.maps.resize(static_cast<std::size_t>(heads * run.cells * run.cells));
+  if (options.heads) run.maps.resize(static_cast<std::size_t>(heads * run.cells * run.cells));
   if (options.position) {
     run.reads.resize(static_cast<std::size_t>(heads * T));
     run.read_by.resize(static_cast<std::size_t>(heads * T));
@@ -142,9 +147,11 @@ PromptRun RunPrompt(const Gpt2& model, std::span<const std::int32_t> ids,
                   .hooks = &hooks,
                   .gates = {.open = options.open_gates, .sum_probabilities = false}};
   ForwardToFinalNorm(pass, ids.data(), activations);
-  run.heads = hooks.Heads();
-  run.summary = Summarise(run.heads);
-  AddPredictions(pass, ids, activations, options, &run);
+  if (options.heads) {
+    run.heads = hooks.Heads();
+    run.summary = Summarise(run.heads);
+  }
+  if (options.predictions) AddPredictions(pass, ids, activations, options, &run);
   return run;
 }
 

@@ -27,6 +27,8 @@ struct PromptRunOptions {
   std::optional<HeadId> whole_head = {};      // keep this head's map unreduced
   std::optional<std::int64_t> position = {};  // keep every head's row and column of this token
   std::function<bool()> cancelled = {};       // asked between layers; true: throw Cancelled
+  // What nobody asks for need not be computed: maps and statistics of every head, predictions.
+  bool heads = true, predictions = true;
 };
 
 struct PositionPrediction {
@@ -39,7 +41,7 @@ struct PromptRun {
   std::int64_t length = 0;  // T
   std::int64_t tokens_per_cell = 1;
   std::int64_t cells = 0;         // n = ceil(T / tokens_per_cell)
-  std::vector<float> maps;        // [L,H,n,n]
+  std::vector<float> maps;        // [L,H,n,n]; empty without options.heads
   std::vector<float> whole;       // [T,T] of whole_head, else empty
   std::vector<float> reads;       // [L,H,T]: what `position` reads, else empty
   std::vector<float> read_by;     // [L,H,T]: who reads `position`, else empty

@@ -64,7 +64,8 @@ TEST_F(PageTest, WithoutNamesTheLargestShippedPairIsShown) {
   const Json shown = SucceedJson({"report", "--prompt", "The", "--out", At("r.html")})["models"];
   // Models that really ship may be larger.
   std::int64_t largest = 0;
-  for (const Json& name : SucceedJson({"info"})["models"]) {
+  const Json info = SucceedJson({"info"});
+  for (const Json& name : info["models"]) {
     const Json model = SucceedJson({"info", name.get<std::string>()})["model"];
     if (model["attention"] != "gated") continue;
     largest = std::max(largest, model["parameters"].get<std::int64_t>());
