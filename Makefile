@@ -4,7 +4,7 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 
-.PHONY: all deps build demo test asan bench scale-check fuzz format clean
+.PHONY: all deps build demo models test asan bench scale-check fuzz format clean
 
 all: build
 
@@ -16,7 +16,7 @@ build: deps
 	@cmake --build --preset $(PRESET) --parallel $(JOBS)
 
 demo: build
-	@scripts/demo $(BUILD)/bin/clearhead
+	@$(BUILD)/bin/clearhead demo
 
 test: build
 	@scripts/fetch-test-data $(BUILD)
@@ -24,6 +24,10 @@ test: build
 
 asan:
 	@$(MAKE) test PRESET=asan
+
+# The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text.
+models: build
+	@scripts/models $(BUILD)/bin/clearhead $(or $(FOLDER),$(BUILD)/models) $(TEXT)
 
 bench: build
 	@scripts/bench $(BUILD)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace clearhead {
@@ -172,15 +173,26 @@ Json ToJson(const ScatterSection& section) {
                        {"y", ToText(section.heads[y])},
                        {"pearson", Optional(cell.pearson)},
                        {"spearman", Optional(cell.spearman)}});
+      if (!cell.counts.empty()) cells.back()["counts"] = cell.counts;
     }
   }
-  return {{"label", section.label},
-          {"length", section.length},
-          {"pairs", section.pairs},
-          {"heads", Names(section.heads)},
-          {"largest", section.largest},
-          {"histograms", section.histograms},
-          {"cells", cells}};
+  Json json = {{"label", section.label},
+               {"length", section.length},
+               {"pairs", section.pairs},
+               {"heads", Names(section.heads)},
+               {"largest", section.largest},
+               {"histograms", section.histograms},
+               {"cells", cells}};
+  if (section.points.empty()) return json;
+  // Six places: finer than a pixel, a third of the bytes.
+  Json points = Json::array();
+  for (const std::vector<float>& of_head : section.points) {
+    Json rounded = Json::array();
+    for (const float weight : of_head) rounded.push_back(std::round(1e6 * weight) / 1e6);
+    points.push_back(std::move(rounded));
+  }
+  json["points"] = std::move(points);
+  return json;
 }
 
 Json ToJson(const CorrelationMatrix& matrix) {

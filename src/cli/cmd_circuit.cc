@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/numbers.h"
+#include "cli/run_command.h"
 #include "core/error.h"
 #include "core/progress.h"
 #include "core/threads.h"
@@ -152,12 +153,6 @@ std::string CommandLine(const Options& o) {
   return line;
 }
 
-std::string Quoted(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 // How to see the heads that were found.
 std::string GridCommand(const Options& o, std::span<const CircuitReport> reports,
                         const std::filesystem::path& folder) {
@@ -167,7 +162,7 @@ std::string GridCommand(const Options& o, std::span<const CircuitReport> reports
                         (folder / CircuitFileName(reports.size(), report.model)).string());
   }
   return fmt::format("\nTo see these heads: {} --prompt {} --out {}\n", line,
-                     Quoted(reports[0].example), (folder / "grid.svg").string());
+                     ShellWord(reports[0].example), (folder / "grid.svg").string());
 }
 
 // Exact patching of all heads, and the same by running the whole model for every patch; beyond

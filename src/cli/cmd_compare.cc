@@ -112,6 +112,10 @@ void ComparePrompts(const Options& o, const Gpt2& a, const Gpt2& b, const Tokeni
         side["open_edges"] = prediction.open_edges;
         side["causal_edges"] = prediction.causal_edges;
         line += fmt::format("   {} of {} edges", prediction.open_edges, prediction.causal_edges);
+      } else {
+        const auto length = static_cast<std::int64_t>(ids.size());
+        line += fmt::format("   all {} edges", model->config.layers * model->config.heads *
+                                                   (length * (length + 1) / 2));
       }
       text += fmt::format("  {} {}\n", name[0] == 'a' ? 'A' : 'B', line);
       item[name] = side;

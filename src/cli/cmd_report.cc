@@ -1,10 +1,13 @@
 // clearhead report [A] [B] --out F: the page with its data in one file.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/viewed_models.h"
 #include "core/file.h"
+#include "core/progress.h"
 #include "viewer/page_report.h"
 
 namespace clearhead::cli {
@@ -21,10 +24,18 @@ void Run(const Options& o) {
   if (!o.results.empty()) results = ReadResults(o.results);
   const ModelSet set = OpenViewedModels(o.models, o.labels);
   const std::vector<std::string> prompts = o.prompts.empty() ? ExamplePrompts(set) : o.prompts;
-  const std::string page = MakePageReport(set, prompts, results);
+  std::optional<Progress> line;
+  const std::string page =
+      MakePageReport(set, prompts, results, [&](std::int64_t done, std::int64_t total) {
+        if (!line) line.emplace("Switching heads off", total, "runs");
+        line->Update(done);
+      });
+  line.reset();
   WriteFile(o.out, page);
   if (o.common.json) {
-    PrintJson({{"out", o.out}, {"bytes", page.size()}, {"prompts", prompts}});
+    Json labels = Json::array();
+    for (const ViewedModel& viewed : set.models) labels.push_back(viewed.label);
+    PrintJson({{"out", o.out}, {"bytes", page.size()}, {"models", labels}, {"prompts", prompts}});
   } else {
     Print(fmt::format("{}: {} prompt{}, {:.1f} MB; open it in any browser\n", o.out, prompts.size(),
                       prompts.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6));

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/viewed_models.h"
+#include "viewer/page_assets.h"
 #include "viewer/server.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the user
@@ -39,7 +40,10 @@ void Run(const Options& o) {
   if (o.common.json) {
     PrintJson({{"address", address}, {"port", port}});
   } else {
-    Print(fmt::format("The page is at {} (Ctrl-C stops it)\n", address));
+    Print(PageScript().empty()
+              ? fmt::format("The API is at {}api; the page was left out (-DCLEARHEAD_WEB=OFF)\n",
+                            address)
+              : fmt::format("The page is at {} (Ctrl-C stops it)\n", address));
   }
   if (o.open) OpenBrowser(address);
   // Nothing is written while serving, so Ctrl-C may end the program as it ends any other: at once.

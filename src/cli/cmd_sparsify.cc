@@ -29,6 +29,7 @@ struct Options {
   std::vector<std::string> texts;
   RunLength length;
   SparsifyOptions sparsify;
+  SparsifyWatch watch;
   bool lines = false;
 };
 
@@ -149,6 +150,10 @@ void Run(const Options& given) {
                     p.quality ? fmt::format(" valid {:.4f}/{:.4f} {:.2f} keys", p.quality->loss,
                                             p.target, p.quality->edges_per_query)
                               : std::string()));
+    if (o.watch && p.model != nullptr) {
+      bar->Clear();
+      o.watch(p);
+    }
   };
   const SparsifyResult r = Sparsify(dense, texts.train, texts.valid, s, o.out, callbacks);
   bar.reset();
@@ -187,9 +192,10 @@ void Run(const Options& given) {
 
 }  // namespace
 
-void AddSparsify(CLI::App& app) {
+void AddSparsify(CLI::App& app, SparsifyWatch watch) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
+  o.watch = std::move(watch);
   SparsifyOptions& s = o.sparsify;
   s.shape = {.batch = 16, .context = 0};
   CLI::App* command =

@@ -19,7 +19,9 @@ void AddCommands(CLI::App& app) {
   AddCircuit(app);
   AddTrain(app);
   AddSparsify(app);
+  AddConvert(app);
   AddBench(app);
+  AddDemo(app);
 }
 
 }  // namespace clearhead::cli

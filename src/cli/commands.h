@@ -2,8 +2,16 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <functional>
+
+namespace clearhead {
+struct SparsifyProgress;
+}
 
 namespace clearhead::cli {
+
+// Sees every validation of a run of sparsify.
+using SparsifyWatch = std::function<void(const SparsifyProgress&)>;
 
 // All of them, in the order of the help.
 void AddCommands(CLI::App& app);
@@ -15,7 +23,9 @@ void AddEval(CLI::App& app);
 void AddCompare(CLI::App& app);
 void AddGenerate(CLI::App& app);
 void AddTrain(CLI::App& app);
-void AddSparsify(CLI::App& app);
+void AddSparsify(CLI::App& app, SparsifyWatch watch = {});
+void AddConvert(CLI::App& app);
+void AddDemo(CLI::App& app);
 void AddBench(CLI::App& app);
 void AddAttention(CLI::App& app);
 void AddTasks(CLI::App& app);

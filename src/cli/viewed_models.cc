@@ -9,19 +9,26 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::string> ShippedPair() {
+  std::vector<std::string> pair;
+  std::int64_t largest = 0;
   const std::vector<std::string> names = ShippedModels();
   for (const std::string& dense : names) {
     const Gpt2Config a = ReadConfig(FindModel(dense));
-    if (a.attention != AttentionKind::kSoftmax) continue;
+    if (a.attention != AttentionKind::kSoftmax || a.ParameterCount() <= largest) continue;
     for (const std::string& gated : names) {
       const Gpt2Config b = ReadConfig(FindModel(gated));
       if (b.attention == AttentionKind::kGated && a.layers == b.layers && a.heads == b.heads &&
           a.width == b.width && a.vocabulary == b.vocabulary) {
-        return {dense, gated};
+        pair = {dense, gated};
+        largest = a.ParameterCount();
+        break;
       }
     }
   }
-  FailUsage("no dense and sparse pair of models ships with this build; name one or two MODELs");
+  if (pair.empty()) {
+    FailUsage("no dense and sparse pair of models ships with this build; name one or two MODELs");
+  }
+  return pair;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace clearhead::cli {
 
-// At most two. Without names: the first shipped dense model that has a gated one of its shape.
+// At most two. Without names: the largest shipped dense model that has a gated one of its shape.
 ModelSet OpenViewedModels(const std::vector<std::string>& models,
                           const std::vector<std::string>& labels);
 

@@ -52,8 +52,11 @@ Progress::Progress(std::string label, std::int64_t total, std::string unit, Prog
   if (output_.is_terminal) start_ = last_drawn_ = output_.seconds();
 }
 
-Progress::~Progress() {
+Progress::~Progress() { Clear(); }
+
+void Progress::Clear() {
   if (drawn_ && !finished_) output_.write("\r\x1b[K");
+  drawn_ = false;
 }
 
 void Progress::Update(std::int64_t done, std::string_view extra) {

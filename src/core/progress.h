@@ -34,6 +34,8 @@ class Progress {
 
   void Update(std::int64_t done, std::string_view extra = {});
   void Finish();
+  // Erases the line until the next Update, so that other text can be printed.
+  void Clear();
 
  private:
   void Draw(double now);

@@ -1,14 +1,38 @@
+#include "model/save.h"
+
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/safetensors.h"
-#include "model/model.h"
 
 namespace clearhead {
 namespace {
 
-std::string_view TorchName(DType dtype) {
+// The 16-bit types end earlier than fp32, bf16 by half of its last step only.
+void CheckFits(const TensorToWrite& tensor, std::int64_t size) {
+  if (tensor.dtype == DType::kF32) return;
+  const auto narrow = [&](float value) {
+    return tensor.dtype == DType::kF16 ? HalfToFloat(FloatToHalf(value))
+                                       : BFloat16ToFloat(FloatToBFloat16(value));
+  };
+  const float* end = tensor.data + size;
+  const float* found = std::find_if(tensor.data, end, [&](float value) {
+    return std::isfinite(value) && !std::isfinite(narrow(value));
+  });
+  if (found == end) return;
+  Fail("the tensor '{}' has the value {} at {}, which {} cannot hold (largest: {}); store it as {}",
+       tensor.name, *found, found - tensor.data, DTypeName(tensor.dtype),
+       tensor.dtype == DType::kF16 ? "65504" : "3.39e38",
+       tensor.dtype == DType::kF16 ? "BF16 or F32" : "F32");
+}
+
+}  // namespace
+
+std::string_view ConfigName(DType dtype) {
   switch (dtype) {
     case DType::kF16:
       return "float16";
@@ -19,19 +43,22 @@ std::string_view TorchName(DType dtype) {
   }
 }
 
-}  // namespace
-
-void SaveModel(const Gpt2& model, const std::filesystem::path& directory, DType dtype) {
-  MakeDirectory(directory);
+void SaveWeights(const Gpt2& model, const std::filesystem::path& file, DType dtype) {
   std::vector<TensorToWrite> tensors;
   Gpt2Tensors<const float> weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* data) {
     TensorToWrite tensor{.name = LibraryName(spec), .dtype = dtype, .shape = {}, .data = data};
     for (int axis = 0; axis < spec.shape.rank(); ++axis) tensor.shape.push_back(spec.shape[axis]);
+    CheckFits(tensor, spec.shape.size());
     tensors.push_back(std::move(tensor));
   });
-  WriteSafetensors(directory / "model.safetensors", tensors, {{"format", "pt"}});
-  WriteJsonFile(directory / "config.json", ToJson(model.config, TorchName(dtype)));
+  WriteSafetensors(file, tensors, {{"format", "pt"}});
+}
+
+void SaveModel(const Gpt2& model, const std::filesystem::path& directory, DType dtype) {
+  MakeDirectory(directory);
+  SaveWeights(model, directory / "model.safetensors", dtype);
+  WriteJsonFile(directory / "config.json", ToJson(model.config, ConfigName(dtype)));
 }
 
 }  // namespace clearhead

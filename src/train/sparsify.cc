@@ -146,6 +146,7 @@ SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
   };
   parts.evaluate = [&](Json& line) {
     quality = Measure(optimizer.model(), valid, options);
+    progress.model = &optimizer.model();
     const bool feasible = quality->loss <= target;
     line["valid"] = QualityJson(*quality);
     line["target"] = target;
@@ -176,6 +177,7 @@ SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
     progress.quality = quality;
     progress.best = best;
     if (callbacks.on_step) callbacks.on_step(progress);
+    progress.model = nullptr;
   };
   parts.should_stop = callbacks.should_stop;
 

@@ -53,6 +53,7 @@ struct SparsifyProgress {
   double target = 0.0;                   // dense validation loss + tolerance
   std::optional<SparseQuality> quality;  // last known
   std::optional<SparseQuality> best;     // feasible, fewest edges
+  const Gpt2* model = nullptr;           // as it is now, where `quality` is of this very step
 };
 
 struct SparsifyCallbacks {

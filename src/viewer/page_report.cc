@@ -1,6 +1,7 @@
 #include "viewer/page_report.h"
 
 #include "core/error.h"
+#include "viewer/ablation_runs.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
 
@@ -43,7 +44,8 @@ std::vector<std::string> ExamplePrompts(const ModelSet& set) {
 }
 
 std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& prompts,
-                           const std::vector<ResultFile>& results) {
+                           const std::vector<ResultFile>& results,
+                           const PageReportProgress& progress) {
   if (PageScript().empty()) {
     Fail("this program was built without its page; build it with -DCLEARHEAD_WEB=ON");
   }
@@ -55,11 +57,24 @@ std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& 
                         Base64(bytes));
   };
   add("overview", ToText(Overview(set, results), -1));
+  // All prompts are judged before the first of many runs.
+  std::vector<PageQuestion> questions;
   for (const std::string& prompt : prompts) {
     const Json question = {{"prompt", prompt}};
     PageQuestion parsed = ParseQuestion(QuestionKind::kRun, ToText(question, -1), set);
     parsed.cells = MostCells(set, static_cast<std::int64_t>(parsed.ids.size()));
-    add("run", RunFrame(set, parsed, {}));
+    questions.push_back(std::move(parsed));
+  }
+  std::size_t runs = 0, done = 0;
+  for (const ViewedModel& viewed : set.models) runs += AblationSets(viewed, results).size();
+  const auto ran = [&] {
+    ++done;
+    if (!progress) return;
+    progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(runs * prompts.size()));
+  };
+  for (const PageQuestion& question : questions) {
+    add("run", RunFrame(set, question, {}));
+    add("ablations", AblationFrame(set, question.prompt, results, ran));
   }
   for (const ResultFile& result : results) add("result", ToText(result.json, -1));
 

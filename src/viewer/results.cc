@@ -35,6 +35,19 @@ void AddIfShown(const fs::path& folder, const fs::path& file, std::vector<Result
   results->push_back({fs::relative(file, folder, error).generic_string(), schema, std::move(json)});
 }
 
+// `circuit A B --out` writes the pair into one file and each model into one of its own beside it:
+// the pair says it all.
+void DropPartsOfPairs(std::vector<ResultFile>* results) {
+  std::vector<Json> parts;
+  for (const ResultFile& result : *results) {
+    if (result.schema != "clearhead.circuits/1" || !result.json.contains("models")) continue;
+    for (const Json& part : result.json["models"]) parts.push_back(part);
+  }
+  std::erase_if(*results, [&](const ResultFile& result) {
+    return std::find(parts.begin(), parts.end(), result.json) != parts.end();
+  });
+}
+
 }  // namespace
 
 std::vector<ResultFile> ReadResults(const fs::path& folder) {
@@ -51,6 +64,7 @@ std::vector<ResultFile> ReadResults(const fs::path& folder) {
   std::sort(files.begin(), files.end());
   std::vector<ResultFile> results;
   for (const fs::path& file : files) AddIfShown(folder, file, &results);
+  DropPartsOfPairs(&results);
   if (results.empty()) {
     Fail("'{}' has no result of `clearhead circuit --out` or `clearhead scatter --json` in it",
          folder.string());

@@ -2,9 +2,8 @@
 
 #include <set>
 
-#include "analysis/toy_models.h"
+#include "cli/induction_pair.h"
 #include "cli/program.h"
-#include "cli/small_model.h"
 
 namespace clearhead {
 namespace {
@@ -12,37 +11,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A model built by hand that continues "3 4 5 6 3" with 4 (digits are tokens), and prompts for it.
 class CircuitCommand : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new TemporaryFolder();
-    const std::string text = SmallText();
-    const std::vector<std::string_view> texts = {text};
-    const Tokenizer tokenizer = TrainBpe(texts, {.vocabulary_size = 270});
-    std::vector<std::int32_t> digits;
-    for (const char* digit : {"0", "1", "2", "3", "4", "5", "6", "7"}) {
-      const std::vector<std::int32_t> ids = tokenizer.Encode(digit);
-      ASSERT_EQ(ids.size(), 1u);
-      digits.push_back(ids[0]);
-    }
-    for (const auto& [name, attention] : {std::pair{"dense", AttentionKind::kSoftmax},
-                                          std::pair{"sparse", AttentionKind::kGated}}) {
-      SaveModel(InductionModel(attention, digits, tokenizer.vocabulary_size()), Path(name));
-      tokenizer.Save(Path(name));
-    }
-    std::string csv = "clean,corrupted,correct_idx,incorrect_idx\n";
-    for (const TaskItem& item : InductionTask(24, 5).items) {
-      const auto prompt = [](const std::vector<std::int32_t>& ids) {
-        std::string digits_text;
-        for (const std::int32_t id : ids) digits_text += std::to_string(id);
-        return digits_text;
-      };
-      csv += fmt::format("{},{},{},{}\n", prompt(item.clean), prompt(item.corrupted),
-                         digits[static_cast<std::size_t>(item.answers[0])],
-                         digits[static_cast<std::size_t>(item.wrongs[0])]);
-    }
-    WriteFile(Path("digits.csv"), csv);
+    MakeInductionPair(folder_->path());
   }
   static void TearDownTestSuite() {
     delete folder_;

@@ -196,7 +196,15 @@ TEST_F(Heads, ScatterAndCorrelations) {
     EXPECT_EQ(json["schema"], "clearhead.scatter.1");
     ASSERT_EQ(json["sections"].size(), 2u);
     EXPECT_EQ(json["sections"][0]["cells"].size(), 3u);
-    EXPECT_EQ(json["sections"][0]["heads"], Json({"L0H0", "L0H1", "L1H2"}));
+    const Json& section = json["sections"][0];
+    EXPECT_EQ(section["heads"], Json({"L0H0", "L0H1", "L1H2"}));
+    // Few pairs come as they are; the largest of them is the end of the axis.
+    ASSERT_EQ(section["points"].size(), 3u);
+    ASSERT_EQ(section["points"][1].size(), section["pairs"].get<std::size_t>());
+    const auto points = section["points"][1].get<std::vector<double>>();
+    EXPECT_NEAR(*std::max_element(points.begin(), points.end()),
+                section["largest"][1].get<double>(), 1e-6);
+    EXPECT_FALSE(section["cells"][0].contains("counts"));
   }
   const Json all = SucceedJson({"scatter", "--attention", File(), "--all", "--out", At("c.svg")});
   const Json& section = all["sections"][0];

@@ -47,6 +47,37 @@ TEST_F(PageTest, OneModelIsEnough) {
               HasSubstr("1 prompt,"));
 }
 
+TEST_F(PageTest, WithoutNamesTheLargestShippedPairIsShown) {
+  if (!CLEARHEAD_WEB) GTEST_SKIP() << "built without the page";
+  const auto save = [&](const char* name, std::int64_t layers, AttentionKind attention) {
+    const Tokenizer tokenizer = Tokenizer::Load(folder_ / "dense");
+    Gpt2Config config = SmallConfig(tokenizer);
+    config.layers = layers;
+    config.attention = attention;
+    SaveModel(LivelyModel(config, 5), folder_ / name);
+    tokenizer.Save(folder_ / name);
+  };
+  save("z-deep", 3, AttentionKind::kSoftmax);
+  save("z-deep-sparse", 3, AttentionKind::kGated);
+  save("z-deeper", 4, AttentionKind::kSoftmax);  // without a sparse twin
+  ::setenv("CLEARHEAD_MODELS", folder_.path().c_str(), 1);
+  const Json shown = SucceedJson({"report", "--prompt", "The", "--out", At("r.html")})["models"];
+  // Models that really ship may be larger.
+  std::int64_t largest = 0;
+  for (const Json& name : SucceedJson({"info"})["models"]) {
+    const Json model = SucceedJson({"info", name.get<std::string>()})["model"];
+    if (model["attention"] != "gated") continue;
+    largest = std::max(largest, model["parameters"].get<std::int64_t>());
+  }
+  const Json first = SucceedJson({"info", shown[0].get<std::string>()})["model"];
+  const Json second = SucceedJson({"info", shown[1].get<std::string>()})["model"];
+  ::unsetenv("CLEARHEAD_MODELS");
+  EXPECT_EQ(second["parameters"], largest);
+  EXPECT_EQ(first["attention"], "softmax");
+  EXPECT_EQ(second["attention"], "gated");
+  EXPECT_EQ(second["layers"], first["layers"]);
+}
+
 TEST_F(PageTest, RefusesInOneLine) {
   if (!CLEARHEAD_WEB) GTEST_SKIP() << "built without the page";
   const std::string out = At("never.html");

@@ -1,24 +1,14 @@
 // `clearhead tasks`: examples, scores, running text, files.
 #include <algorithm>
 
-#include "cli/program.h"
-#include "cli/small_model.h"
-#include "text/bpe_train.h"
+#include "cli/task_model.h"
 
 namespace clearhead {
 namespace {
 namespace fs = std::filesystem;
 
-// Random weights, a tokenizer that knows the words of the tasks.
 fs::path TaskModel(const TemporaryFolder& folder) {
-  const std::string text = Succeed({"tasks", "copy", "ioi", "opposites", "greater-than", "addition",
-                                    "--lines", "3000", "--part", "taught"})
-                               .out;
-  const std::vector<std::string_view> texts = {text};
-  const Tokenizer tokenizer = TrainBpe(texts, {.vocabulary_size = 900});
-  Gpt2Config config = SmallConfig(tokenizer);
-  SaveModel(LivelyModel(config, 3), folder / "model");
-  tokenizer.Save(folder / "model");
+  MakeTaskModel(folder / "model");
   return folder / "model";
 }
 

@@ -114,6 +114,28 @@ TEST(Progress, LinesAreCutToTheTerminalOnACharacterBoundary) {
   EXPECT_EQ(terminal.writes.back(), "\ré\x1b[K");
 }
 
+TEST(Progress, ClearErasesOnceAndTheNextUpdateDrawsAgain) {
+  FakeTerminal terminal;
+  {
+    Progress progress("p", 10, "x", terminal.Output());
+    progress.Clear();  // nothing is drawn yet
+    EXPECT_TRUE(terminal.writes.empty());
+    terminal.now += 1;
+    progress.Update(5);
+    progress.Clear();
+    progress.Clear();
+    EXPECT_EQ(terminal.writes.size(), 2u);
+    EXPECT_EQ(terminal.writes.back(), "\r\x1b[K");
+    terminal.now += 1;
+    progress.Update(6);
+    EXPECT_THAT(terminal.writes.back(), HasSubstr("6/10  60%  3 x/s"));
+    progress.Finish();
+    progress.Clear();
+    EXPECT_EQ(terminal.writes.back(), "\n");
+  }
+  EXPECT_EQ(terminal.writes.back(), "\n");
+}
+
 TEST(FormatDuration, Texts) {
   EXPECT_EQ(FormatDuration(0), "0:00");
   EXPECT_EQ(FormatDuration(-5), "0:00");

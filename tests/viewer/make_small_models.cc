@@ -1,6 +1,7 @@
 // make_small_models FOLDER: a dense and a gated model of one shape, for tests outside C++. And a
 // pair with as many heads as GPT-2 and room for 512 tokens, but narrow: what a browser has to draw.
-#include "cli/small_model.h"
+// And a pair that has a circuit, with prompts for it.
+#include "cli/induction_pair.h"
 
 namespace clearhead {
 
@@ -26,5 +27,6 @@ int main(int argc, char** argv) {
   const clearhead::Tokenizer tokenizer = clearhead::Tokenizer::Load(folder / "dense");
   clearhead::MakeManyHeads(folder / "many-dense", tokenizer, /*gated=*/false);
   clearhead::MakeManyHeads(folder / "many-gated", tokenizer, /*gated=*/true);
+  clearhead::MakeInductionPair(folder / "induction");
   return 0;
 }

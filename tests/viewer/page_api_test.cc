@@ -7,6 +7,7 @@
 #include "cli/small_model.h"
 #include "core/file.h"
 #include "support/temporary_folder.h"
+#include "viewer/ablation_runs.h"
 #include "viewer/frame.h"
 #include "viewer/page_report.h"
 #include "viewer/prompt_run.h"
@@ -222,6 +223,65 @@ TEST_F(PageApiTest, ResultsAreFoundByTheirSchema) {
   EXPECT_EQ(files[0].name, "copy/circuit.json");
   EXPECT_EQ(files[1].schema, "clearhead.scatter.1");
   EXPECT_EQ(ToText(files[1].json).find("home"), std::string::npos);
+}
+
+TEST_F(PageApiTest, APairOfCircuitsIsListedOnce) {
+  const auto results = folder_ / "pair";
+  std::filesystem::create_directories(results);
+  const std::string a = R"({"schema":"clearhead.circuit/1","model":"a","heads":[]})";
+  const std::string b = R"({"schema":"clearhead.circuit/1","model":"b","heads":[]})";
+  WriteFile(results / "circuit-a.json", a);
+  WriteFile(results / "circuit-b.json", b);
+  WriteFile(results / "other.json", R"({"schema":"clearhead.circuit/1","model":"c","heads":[]})");
+  EXPECT_EQ(ReadResults(results).size(), 3u);
+  WriteFile(results / "circuit.json",
+            fmt::format(R"({{"schema":"clearhead.circuits/1","models":[{},{}]}})", a, b));
+  const std::vector<ResultFile> files = ReadResults(results);
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].name, "circuit.json");
+  EXPECT_EQ(files[1].name, "other.json");
+}
+
+TEST_F(PageApiTest, ReportsHoldThePredictionsOfEverySetOfHeadsOff) {
+  const std::vector<ResultFile> results = {{"pair.json", "clearhead.circuits/1",
+                                            ParseJson(R"({"models": [
+          {"layers": 2, "heads_per_layer": 3, "at_90": 2, "heads": [{"head": "L1H2"}, {"head": "L0H1"}]},
+          {"layers": 2, "heads_per_layer": 4, "at_90": 1, "heads": [{"head": "L1H2"}]},
+          7, {"layers": 2, "heads_per_layer": 3, "at_90": -1, "heads": [3]}]})",
+                                                      "test")}};
+  const auto sets = AblationSets(set_->models[1], results);
+  ASSERT_EQ(sets.size(), 6u + 2u + 1u + 1u);  // heads, layers, all, all but the circuit
+  EXPECT_EQ(sets[4], (std::vector<HeadId>{{1, 1}}));
+  EXPECT_EQ(sets[6], (std::vector<HeadId>{{0, 0}, {0, 1}, {0, 2}}));
+  EXPECT_EQ(sets[8].size(), 6u);
+  EXPECT_EQ(sets[9], (std::vector<HeadId>{{0, 0}, {0, 2}, {1, 0}, {1, 1}}));
+
+  int ran = 0;
+  const ParsedFrame held = ParseFrame(AblationFrame(*set_, kPrompt, results, [&] { ++ran; }));
+  EXPECT_EQ(ran, 20);
+  const ParsedFrame run =
+      Run({{"prompt", kPrompt}, {"ablate", {Json::array(), {"L0H0", "L0H2", "L1H0", "L1H1"}}}});
+  const Json& predictions = run.header["models"][1]["predictions"];
+  const std::size_t T = predictions.size(), K = static_cast<std::size_t>(kAblationLikeliest);
+  EXPECT_EQ(held.header["positions"].get<std::size_t>(), T);
+  EXPECT_EQ(held.header["models"][1]["sets"][9], Json({"L0H0", "L0H2", "L1H0", "L1H1"}));
+  for (std::size_t t = 0; t < T; ++t) {
+    if (t + 1 < T) {
+      EXPECT_NEAR(held.Array("losses.1")[9 * (T - 1) + t], predictions[t]["loss"].get<double>(),
+                  1e-5);
+    }
+    for (std::size_t k = 0; k < K; ++k) {
+      const Json& likely = predictions[t]["likeliest"][k];
+      const std::size_t at = (9 * T + t) * K + k;
+      EXPECT_EQ(held.Array("ids.1")[at], likely["id"].get<float>());
+      EXPECT_NEAR(held.Array("probabilities.1")[at], likely["probability"].get<double>(), 1e-6);
+      EXPECT_EQ(held.header["tokens"][likely["id"].dump()], likely["token"]);
+    }
+  }
+  // One token: nothing to lose, something to expect.
+  const ParsedFrame one = ParseFrame(AblationFrame(*set_, "The", {}, [] {}));
+  EXPECT_TRUE(one.Array("losses.0").empty());
+  EXPECT_EQ(one.Array("ids.0").size(), 9 * K);
 }
 
 TEST(FrameTest, ComesBack) {

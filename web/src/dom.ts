@@ -24,6 +24,7 @@ export function quoted(token: string): string {
 }
 
 export function percent(share: number): string {
+  if (share > 0 && share < 0.00005) return "< 0.01 %";
   return `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)} %`;
 }
 
@@ -37,6 +38,21 @@ export function showTip(text: string, event: MouseEvent): void {
 
 export function hideTip(): void {
   byId("tip").hidden = true;
+}
+
+// A drawing as a child of an element; D3 gives null where it drew nothing.
+export function drawn(svg: SVGSVGElement | null): Child[] {
+  return svg === null ? [] : [svg];
+}
+
+// "−1.50", and a zero without a sign.
+export function signed(value: number, places: number): string {
+  const text = value.toFixed(places);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
+export function signedPercent(share: number): string {
+  return `${signed(100 * share, 1)} %`;
 }
 
 export function selectOf(label: string, value: string, options: [string, string][], change: (value: string) => void): HTMLLabelElement {

@@ -1,7 +1,7 @@
 // The page: asks for runs when the prompt or the switched-off heads change, shows the view that the address names.
 import { openSource } from "./data/source";
 import type { Overview, Run } from "./data/types";
-import { byId, el, hideTip } from "./dom";
+import { byId, el, hideTip, percent } from "./dom";
 import { positionOf, questionOf, type Page, type View } from "./page";
 import { Store, formatState, viewNames, type PageState, type ViewName } from "./state";
 import { ablateView } from "./views/ablate";
@@ -42,29 +42,42 @@ function fail(error: unknown): void {
   if (name !== "AbortError" && !message.startsWith("a newer question")) say(message, true);
 }
 
+// "32 tokens. dense: loss 2.310, all edges open. sparse: loss 2.340, 3.1 % of the edges open."
+function summary(run: Run): string {
+  const models = run.models.map((model) => {
+    const open = model.edge_fraction === 1 ? "all edges open" : `${percent(model.edge_fraction)} of the edges open`;
+    const off = model.ablated.length === 0 ? "" : `, ${model.ablated.length} head${model.ablated.length === 1 ? "" : "s"} off`;
+    return `${model.label}: loss ${model.loss?.toFixed(3) ?? "–"}, ${open}${off}.`;
+  });
+  const maps = !source.live && run.models.some((model) => model.ablated.length > 0) ? " Maps are those with every head on." : "";
+  return `${run.tokens.length} token${run.tokens.length === 1 ? "" : "s"}. ${models.join(" ")}${maps}`;
+}
+
 async function runModels(): Promise<void> {
   if (overview === undefined || store.state.prompt === "") return;
   const turn = ++asked;
   const { state } = store;
   const key = JSON.stringify([state.prompt, state.openGates]);
-  const anyOff = overview.models.some((_, m) => (state.off[m] ?? []).length > 0) && source.live;
+  const anyOff = overview.models.some((_, m) => (state.off[m] ?? []).length > 0);
   const began = performance.now();
   say("Running …");
   document.body.setAttribute("aria-busy", "true");
   try {
     if (before?.key !== key) before = { key, run: await source.run(questionOf(state, overview, false)) };
     const all = before.run;
+    // What can be shown is shown, also where the run with heads off fails.
+    if (turn === asked) page = { store, source, overview, run: all, before: all };
     const run = anyOff ? await source.run(questionOf(state, overview)) : all;
     if (turn !== asked) return;
     page = { store, source, overview, run, before: all };
-    const models = run.models.map((model) =>
-      `${model.label}: loss ${model.loss?.toFixed(3) ?? "–"}, ${model.open_edges_per_query.toFixed(1)} open edges per query and head`).join("; ");
-    say(`${run.tokens.length} tokens. ${models}. ${Math.round(performance.now() - began)} ms.`);
+    say(`${summary(run)} ${Math.round(performance.now() - began)} ms.`);
     render();
     document.body.dataset["ran"] = String(turn);
     await showHead(page);
   } catch (error) {
-    if (turn === asked) fail(error);
+    if (turn !== asked) return;
+    fail(error);
+    render();
   } finally {
     if (turn === asked) document.body.removeAttribute("aria-busy");
   }
@@ -122,6 +135,7 @@ function addForm(info: Overview): void {
   if (prompts !== undefined) {
     prompt.readOnly = true;
     byId("run").hidden = true;
+    byId("what").textContent = "A report of the prompts in the list; `clearhead serve` runs any";
     examples.append(...prompts.map((text) => el("option", { value: text, textContent: text.slice(0, 60) })));
   } else {
     examples.append(el("option", { value: "", textContent: "examples …" }), ...info.tasks.map((task) =>
@@ -132,17 +146,36 @@ function addForm(info: Overview): void {
   };
 }
 
+// Arrows move between the tabs, as the role promises.
+function moveTab(event: KeyboardEvent): void {
+  const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+  const view = viewNames[viewNames.indexOf(store.state.view) + step];
+  if (step === 0 || view === undefined) return;
+  store.set({ view });
+  byId("tabs").querySelector<HTMLElement>(`[data-view="${view}"]`)?.focus();
+}
+
 async function start(): Promise<void> {
   byId("tabs").append(...viewNames.map((name, i) => {
     const tab = el("button", { textContent: name[0]?.toUpperCase() + name.slice(1), title: `key ${i + 1}`, attributes: { role: "tab", "data-view": name } });
     tab.onclick = () => store.set({ view: name });
     return tab;
   }));
+  byId("tabs").onkeydown = moveTab;
+  let resized = 0;
+  addEventListener("resize", () => {
+    clearTimeout(resized);
+    resized = setTimeout(() => {
+      render();
+      if (page !== undefined) showHead(page).catch(fail);
+    }, 150);
+  });
   store.listen(changed);
   addKeys();
   render();
   overview = await source.overview();
   document.title = `clearhead: ${overview.models.map((model) => model.label).join(" and ")}`;
+  if (overview.models.length === 1) byId("what").textContent = "What each attention head reads in a text";
   addForm(overview);
   if (store.state.prompt === "" || (prompts !== undefined && !prompts.includes(store.state.prompt))) {
     const first = prompts?.[0] ?? overview.tasks[0]?.examples[0]?.prompt ?? "The cat sat on the mat";

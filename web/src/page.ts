@@ -25,10 +25,14 @@ export function questionOf(state: PageState, overview: Overview, off = true): Qu
   };
 }
 
-export function toggleHead(store: Store, model: number, head: string): void {
+// A report holds no runs with two chosen heads off: there the newly chosen one takes the older one's place.
+export function toggleHead(page: Page, model: number, head: string): void {
+  const { store, source } = page;
   const off = store.state.off.map((heads) => [...heads]);
   const heads = off[model] ?? [];
-  off[model] = heads.includes(head) ? heads.filter((other) => other !== head) : [...heads, head];
+  const others = heads.filter((other) => other !== head);
+  if (source.live) off[model] = heads.includes(head) ? others : [...others, head];
+  else off[model] = heads.length === 1 && others.length === 0 ? [] : [head];
   store.set({ off });
 }
 

@@ -12,7 +12,7 @@ export interface PageState {
   tokenHead: string; // of the Tokens view; "": all heads
   result: number;
   above: boolean; // grid: the second model below the first
-  size: number; // grid: pixels of a map's side
+  size: number; // grid: pixels of a map's side; 0: as large as a layer of heads fits into a row
   layer: string; // grid filters; "": all
   kind: string;
   search: string;
@@ -23,7 +23,7 @@ export interface PageState {
 
 export const initialState: PageState = {
   prompt: "", view: "grid", openGates: false, off: [[], []], head: "", position: -1, tokenHead: "", result: 0,
-  above: false, size: 72, layer: "", kind: "", search: "", minImportance: 0, maxEdges: 0, sort: "layer",
+  above: false, size: 0, layer: "", kind: "", search: "", minImportance: 0, maxEdges: 0, sort: "layer",
 };
 
 export function parseState(hash: string): PageState {
@@ -35,10 +35,11 @@ export function parseState(hash: string): PageState {
   };
   const heads = (name: string) => (fields.get(name) ?? "").split(",").filter((head) => /^L\d+H\d+$/.test(head));
   const view = viewNames.find((name) => name === fields.get("view")) ?? initialState.view;
+  const size = number("size", initialState.size);
   return {
     prompt: text("prompt", ""), view, openGates: fields.has("open"), off: [heads("off0"), heads("off1")],
     head: heads("head")[0] ?? "", position: number("at", -1), tokenHead: heads("of")[0] ?? "", result: number("result", 0),
-    above: fields.has("above"), size: Math.min(320, Math.max(24, number("size", initialState.size))),
+    above: fields.has("above"), size: size === 0 ? 0 : Math.min(320, Math.max(24, size)),
     layer: text("layer", ""), kind: text("kind", ""), search: text("find", ""),
     minImportance: number("important", 0), maxEdges: number("edges", 0), sort: text("sort", initialState.sort),
   };

@@ -1,9 +1,9 @@
 // Where answers come from: the server, or the file that the page is in.
 import { parseFrame, type Frame } from "./frame";
-import type { ModelRun, Overview, Question, Run, TokenRows } from "./types";
+import type { Ablations, ModelRun, Overview, Prediction, Question, Run, TokenRows } from "./types";
 
 export interface Source {
-  readonly live: boolean; // whether any prompt can be run
+  readonly live: boolean; // whether any prompt, and any set of heads switched off, can be run
   overview(): Promise<Overview>;
   run(question: Question): Promise<Run>;
   head(question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]>;
@@ -76,19 +76,25 @@ class LiveSource implements Source {
   private readonly client = crypto.getRandomValues(new Uint32Array(3)).join("-");
   private number = 0;
   private readonly running = new Map<string, AbortController>();
+  private readonly results = new Map<number, Promise<Record<string, unknown>>>(); // they never change
 
   async overview(): Promise<Overview> {
     return (await (await this.fetch("/api/overview", {})).json()) as Overview;
   }
 
   async result(index: number): Promise<Record<string, unknown>> {
-    return (await (await this.fetch(`/api/results/${index}`, {})).json()) as Record<string, unknown>;
+    const known = this.results.get(index);
+    if (known !== undefined) return known;
+    const asked = this.fetch(`/api/results/${index}`, {}).then((answer) => answer.json() as Promise<Record<string, unknown>>);
+    this.results.set(index, asked);
+    asked.catch(() => this.results.delete(index));
+    return asked;
   }
 
+  // Whatever is still asked was about an older prompt or other heads: nobody waits for it any more.
   async run(question: Question): Promise<Run> {
-    // What is switched off is asked beside what is not: two lines of questions.
-    const line = question.ablate.some((heads) => heads.length > 0) ? "ablated" : "run";
-    return runOf(await this.ask(line, "/api/run", question));
+    for (const control of this.running.values()) control.abort();
+    return runOf(await this.ask("run", "/api/run", question));
   }
 
   async head(question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]> {
@@ -130,12 +136,46 @@ function decode(text: string): ArrayBuffer {
   return bytes.buffer;
 }
 
+function ablationsOf(frame: Frame): Ablations {
+  const header = frame.header as unknown as Omit<Ablations, "models"> & { models: { sets: string[][] }[] };
+  const array = (name: string, m: number) => frame.array(`${name}.${m}`) ?? new Float32Array();
+  return {
+    ...header,
+    models: header.models.map(({ sets }, m) => ({
+      sets, losses: array("losses", m), ids: array("ids", m), probabilities: array("probabilities", m),
+    })),
+  };
+}
+
+// The predictions of one model with these heads off; maps and names stay those with every head on.
+function ablated(run: Run, ablations: Ablations, m: number, heads: string[]): ModelRun {
+  const base = run.models[m], held = ablations.models[m];
+  if (base === undefined || heads.length === 0) return base as ModelRun;
+  const wanted = [...heads].sort().join();
+  const index = held?.sets.findIndex((set) => [...set].sort().join() === wanted) ?? -1;
+  if (held === undefined || index < 0) throw new Error("this file does not hold a run with these heads off; `clearhead serve` runs any");
+  const T = run.tokens.length, P = ablations.positions;
+  const perPosition = held.ids.length / (held.sets.length * P);
+  const predictions = run.tokens.map((_, t): Prediction => {
+    const start = (index * P + (t - (T - P))) * perPosition;
+    const likeliest = t < T - P ? [] : [...held.ids.subarray(start, start + perPosition)].map((id, k) => ({
+      id, token: ablations.tokens[String(id)] ?? `#${id}`, probability: held.probabilities[start + k] ?? 0,
+    }));
+    return { loss: t + 1 < T ? held.losses[index * (T - 1) + t] ?? null : null, likeliest };
+  });
+  const losses = predictions.flatMap((prediction) => prediction.loss ?? []);
+  const loss = losses.length === 0 ? null : losses.reduce((sum, value) => sum + value, 0) / losses.length;
+  return { ...base, ablated: heads, predictions, loss };
+}
+
 class InlineSource implements Source {
   readonly live = false;
   private readonly runs: Run[];
+  private readonly ablations: Ablations[];
 
   constructor(private readonly data: Map<string, string[]>) {
     this.runs = (data.get("run") ?? []).map((text) => runOf(parseFrame(decode(text))));
+    this.ablations = (data.get("ablations") ?? []).map((text) => ablationsOf(parseFrame(decode(text))));
   }
 
   prompts(): string[] {
@@ -153,7 +193,10 @@ class InlineSource implements Source {
   async run(question: Question): Promise<Run> {
     const run = this.runs.find((candidate) => candidate.prompt === question.prompt);
     if (run === undefined) throw new Error("this file holds only its own prompts; `clearhead serve` runs any");
-    return run;
+    if (question.ablate.every((heads) => heads.length === 0)) return run;
+    const ablations = this.ablations.find((candidate) => candidate.prompt === question.prompt);
+    if (ablations === undefined) throw new Error("this file holds no runs with heads off");
+    return { ...run, models: run.models.map((_, m) => ablated(run, ablations, m, question.ablate[m] ?? [])) };
   }
 
   async head(_question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]> {

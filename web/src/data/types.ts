@@ -69,6 +69,19 @@ export interface Run {
   maps: Float32Array[]; // of each model: [L,H,cells,cells]
 }
 
+// Runs with heads switched off that a report holds: predictions of each set of heads, without maps.
+export interface Ablations {
+  prompt: string;
+  positions: number; // P: the last ones, where the likeliest tokens are known
+  tokens: Record<string, string>;
+  models: {
+    sets: string[][];
+    losses: Float32Array; // [S,T-1]
+    ids: Float32Array; // [S,P,K]
+    probabilities: Float32Array; // [S,P,K]
+  }[];
+}
+
 export interface Question {
   prompt: string;
   ablate: string[][];

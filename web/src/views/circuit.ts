@@ -1,6 +1,7 @@
 // Circuits that `clearhead circuit` found: the heads, the edges between them, and how much of the behaviour they keep.
 import * as d3 from "d3";
-import { el, hideTip, selectOf, showTip } from "../dom";
+import type { ModelInfo, Overview } from "../data/types";
+import { drawn, el, hideTip, selectOf, showTip, signed, signedPercent } from "../dom";
 import type { Page, View } from "../page";
 
 interface Node {
@@ -22,6 +23,7 @@ interface Circuit {
   model: string;
   task: string;
   metric: string;
+  ablation?: string;
   layers: number;
   heads_per_layer: number;
   items: number;
@@ -46,45 +48,66 @@ function circuitsOf(json: Record<string, unknown>): Circuit[] {
   }));
 }
 
-// The heads that reach 90 % of the behaviour, of the model with this label or, failing that, at this place.
-export function circuitHeads(json: Record<string, unknown>, label: string, place: number): string[] {
-  const circuits = circuitsOf(json);
-  const circuit = circuits.find((candidate) => candidate.model === label) ?? circuits[place] ?? circuits[0];
-  return (circuit?.heads ?? []).slice(0, circuit?.at_90 ?? 0).flatMap((node) => (node.head === undefined ? [] : [node.head]));
+export function circuitResults(overview: Overview): { index: number; name: string }[] {
+  return overview.results.flatMap(({ name, schema }, index) => (schema.startsWith("clearhead.circuit") ? [{ index, name }] : []));
 }
+
+// "sums" of "sums/circuit.json": the folder that `clearhead circuit --out` wrote.
+export function resultTitle(name: string): string {
+  return name.replace(/\/circuit\.json$/, "").replace(/\.json$/, "");
+}
+
+// The heads that reach 90 %, of the circuit with this model's label or, failing that, at its place; none if its shape is another.
+export function circuitHeads(json: Record<string, unknown>, info: ModelInfo, place: number): string[] {
+  const circuits = circuitsOf(json);
+  const circuit = circuits.find((candidate) => candidate.model === info.label) ?? circuits[place] ?? circuits[0];
+  if (circuit?.layers !== info.layers || circuit.heads_per_layer !== info.heads_per_layer) return [];
+  return circuit.heads.slice(0, circuit.at_90 ?? 0).flatMap((node) => node.head ?? []);
+}
+
+// Where an edge enters its head, as in the program's own drawings.
+const entries: Record<string, [string, string]> = {
+  q: ["#9a6700", "queries"], k: ["#b84a00", "keys"], v: ["#00785a", "values"], "": ["#57606a", "others"],
+};
 
 // "a3.h1" and "m3" of edge names to places of the drawing.
 function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement | null {
-  const column = 46, row = 54, left = 64, top = 34;
-  const width = left + column * (circuit.heads_per_layer + 1) + 60;
-  const height = top + row * (circuit.layers + 1);
+  const row = 58, left = 64, top = 40, across = circuit.heads_per_layer + 1;
+  const column = Math.max(40, Math.min(72, 560 / across));
+  const width = left + column * across + 60;
+  const height = top + row * circuit.layers + 30;
   const x = (index: number) => left + column * (index + 0.5);
-  const y = (layer: number) => height - row * (layer + 1);
+  const y = (layer: number) => top + row * (circuit.layers - layer - 0.5);
+  const mlpY = (layer: number) => y(layer) - row / 2 + 8;
   const inside = new Set(circuit.heads.slice(0, circuit.at_90 ?? 0).map((node) => node.head));
-  const svg = d3.create("svg").attr("width", width).attr("height", height);
+  const svg = d3.create("svg").attr("width", width).attr("height", height).attr("class", "circuit");
   const place = (name: string): [number, number] | undefined => {
     const head = /^a(\d+)\.h(\d+)$/.exec(name), mlp = /^m(\d+)$/.exec(name);
     if (head !== null) return [x(Number(head[2])), y(Number(head[1]))];
-    if (mlp !== null) return [x(circuit.heads_per_layer), y(Number(mlp[1])) - row / 2 + 6];
-    if (name === "input") return [width / 2, height - 12];
-    if (name === "logits") return [width / 2, 12];
+    if (mlp !== null) return [x(circuit.heads_per_layer), mlpY(Number(mlp[1]))];
+    if (name === "input") return [width / 2, height - 16];
+    if (name === "logits") return [width / 2, 18];
     return undefined;
   };
   const edges = circuit.edges?.edges_at_90 ?? [];
   const largest = d3.max(edges, (edge) => Math.abs(edge.score)) ?? 1;
   for (const edge of edges) {
+    const entry = /<([qkv])>$/.exec(edge.edge)?.[1] ?? "";
     const [from, to] = edge.edge.replace(/<[qkv]>$/, "").split("->");
     const a = place(from ?? ""), b = place(to ?? "");
     if (a === undefined || b === undefined) continue;
-    svg.append("line").attr("x1", a[0]).attr("y1", a[1]).attr("x2", b[0]).attr("y2", b[1])
-      .attr("stroke", edge.score >= 0 ? "#0b5cad" : "#a04000").attr("stroke-opacity", 0.15 + 0.6 * (Math.abs(edge.score) / largest));
+    const share = Math.abs(edge.score) / largest;
+    svg.append("path").attr("d", `M${a[0]},${a[1]} C${a[0]},${(a[1] + b[1]) / 2} ${b[0]},${(a[1] + b[1]) / 2} ${b[0]},${b[1]}`).attr("fill", "none")
+      .attr("stroke", entries[entry]?.[0] ?? "#57606a").attr("stroke-width", 0.8 + 2.2 * share).attr("stroke-opacity", 0.3 + 0.7 * share)
+      .attr("stroke-dasharray", edge.score < 0 ? "4 3" : null)
+      .on("mousemove", (event: MouseEvent) => showTip(`${edge.edge}: ${edge.score.toFixed(3)}`, event)).on("mouseleave", hideTip);
   }
   if (edges.length > 0) {
-    svg.append("text").attr("x", width / 2).attr("y", height - 2).attr("text-anchor", "middle").text("input");
-    svg.append("text").attr("x", width / 2).attr("y", 10).attr("text-anchor", "middle").text("logits");
+    svg.append("text").attr("x", width / 2).attr("y", height - 4).attr("text-anchor", "middle").text("input");
+    svg.append("text").attr("x", width / 2).attr("y", 12).attr("text-anchor", "middle").text("logits");
   }
   const biggest = d3.max([...circuit.heads, ...circuit.mlps], (node) => Math.abs(node.share)) ?? 1;
-  const radius = d3.scaleSqrt([0, biggest], [3, 17]);
+  const radius = d3.scaleSqrt([0, biggest], [3, 16]);
   for (let layer = 0; layer < circuit.layers; ++layer) {
     svg.append("text").attr("x", 6).attr("y", y(layer) + 4).text(`layer ${layer}`);
   }
@@ -92,21 +115,21 @@ function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement 
     const name = node.head ?? node.mlp ?? "";
     const isIn = inside.has(node.head);
     const cx = node.head !== undefined ? x(node.index ?? 0) : x(circuit.heads_per_layer);
-    const cy = node.head !== undefined ? y(node.layer) : y(node.layer) - row / 2 + 6;
+    const cy = node.head !== undefined ? y(node.layer) : mlpY(node.layer);
     const r = radius(Math.abs(node.share));
     const mark = node.head !== undefined
       ? svg.append<SVGElement>("circle").attr("cx", cx).attr("cy", cy).attr("r", r)
       : svg.append<SVGElement>("rect").attr("x", cx - r).attr("y", cy - r).attr("width", 2 * r).attr("height", 2 * r);
-    mark.attr("fill", node.share < 0 ? "#e0b48f" : isIn ? "#0b5cad" : "#cfe3f7").attr("stroke", isIn ? "#08306b" : "#8c959f")
-      .style("cursor", "pointer")
+    mark.attr("fill", node.share < -0.005 ? "#e0b48f" : isIn ? "#0b5cad" : "#cfe3f7").attr("stroke", isIn ? "#08306b" : "#8c959f")
+      .style("cursor", node.head === undefined ? "default" : "pointer")
       .on("mousemove", (event: MouseEvent) => showTip(
-        `${name}${isIn ? " (in the circuit)" : ""}: ${(100 * node.share).toFixed(1)} % of the effect${node.role === undefined ? "" : `\n${node.role}`}`, event))
+        `${name}${isIn ? " (in the circuit)" : ""}: ${signedPercent(node.share)} of the effect${node.role === undefined ? "" : `\n${node.role}`}`, event))
       .on("mouseleave", hideTip)
       .on("click", () => {
         if (node.head !== undefined) open(node.head);
       });
     if (node.mlp !== undefined) svg.append("text").attr("x", cx + r + 4).attr("y", cy + 4).text(name);
-    if (isIn) svg.append("text").attr("x", cx).attr("y", cy - r - 3).attr("text-anchor", "middle").text(name);
+    if (isIn) svg.append("text").attr("x", cx).attr("y", cy - r - 3).attr("text-anchor", "middle").attr("font-weight", "bold").text(name);
   }
   return svg.node();
 }
@@ -114,11 +137,11 @@ function diagram(circuit: Circuit, open: (head: string) => void): SVGSVGElement 
 function curveChart(circuit: Circuit): SVGSVGElement | null {
   const curve = circuit.curve ?? [];
   if (curve.length === 0) return null;
-  const width = 420, height = 220, left = 44, bottom = 34;
+  const width = 380, height = 190, left = 44, bottom = 34;
   const x = d3.scaleLinear([0, circuit.total ?? d3.max(curve, (point) => point.size) ?? 1], [left, width - 10]);
   const y = d3.scaleLinear([Math.min(0, d3.min(curve, (point) => point.faithfulness ?? 0) ?? 0), 1.1], [height - bottom, 8]);
   const svg = d3.create("svg").attr("width", width).attr("height", height);
-  svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(d3.axisBottom(x).ticks(6));
+  svg.append("g").attr("transform", `translate(0,${height - bottom})`).call(d3.axisBottom(x).ticks(Math.min(6, x.domain()[1] ?? 1)).tickFormat(d3.format("d")));
   svg.append("g").attr("transform", `translate(${left},0)`).call(d3.axisLeft(y).ticks(5));
   svg.append("text").attr("x", width / 2).attr("y", height - 4).attr("text-anchor", "middle").text("heads kept");
   const line = d3.line<Point>().x((point) => x(point.size)).y((point) => y(point.faithfulness ?? 0));
@@ -128,46 +151,67 @@ function curveChart(circuit: Circuit): SVGSVGElement | null {
   return svg.node();
 }
 
+function edgeLegend(): HTMLElement {
+  return el("span", {}, ["Lines are edges into ", ...Object.values(entries).flatMap(([color, name], i) => {
+    const word = el("b", { textContent: name });
+    word.style.color = color;
+    return i === 0 ? [word] : [", ", word];
+  }), "; dashed: against the task. "]);
+}
+
 function side(page: Page, circuit: Circuit): HTMLElement {
-  const drawing = diagram(circuit, (head) => page.store.set({ head }));
-  const curve = curveChart(circuit);
-  const count = circuit.at_90 ?? 0;
+  const count = circuit.at_90 ?? 0, total = circuit.total ?? circuit.heads.length;
+  const shown = circuit.heads.slice(0, Math.max(count, 5));
+  const edges = circuit.edges?.edges_at_90.length ?? 0;
   return el("section", {}, [
     el("h2", { textContent: `${circuit.model}: ${circuit.task}` }),
-    el("p", { textContent: `${count} of ${circuit.total ?? circuit.heads.length} heads keep 90 % of the ${circuit.metric} ` +
-      `(${circuit.clean_metric.toFixed(3)} on clean prompts, ${circuit.corrupted_metric.toFixed(3)} on corrupted ones, ${circuit.items} prompts).` }),
-    el("div", { className: "wide" }, drawing === null ? [] : [drawing as unknown as HTMLElement]),
-    curve === null ? "" : el("div", { className: "wide" }, [
-      el("p", { className: "bar", textContent: "Faithfulness of the most important heads (blue) and of random sets (grey, dashed); the line is 90 %." }),
-      curve as unknown as HTMLElement]),
-    el("table", {}, circuit.heads.slice(0, Math.max(count, 5)).map((node) => el("tr", {}, [
-      el("th", { textContent: node.head ?? "" }), el("td", { className: "n", textContent: `${(100 * node.share).toFixed(1)} %` }),
-      el("td", { textContent: node.role ?? "" })]))),
+    el("p", {}, [el("b", { textContent: `${count} of ${total} heads keep 90 % ` }), `of the ${circuit.metric} ` +
+      `(${signed(circuit.clean_metric, 2)} on clean prompts, ${signed(circuit.corrupted_metric, 2)} on corrupted ones; ${circuit.items} prompts)` +
+      `${edges > 0 ? `, and ${edges} edges do` : ""}.`]),
+    el("div", { className: "side-by-side" }, [
+      el("div", { className: "wide" }, drawn(diagram(circuit, (head) => page.store.set({ head })))),
+      el("div", {}, [
+        (circuit.curve ?? []).length === 0 ? "" : el("p", { className: "soft", textContent: "Share of the behaviour that the best heads keep (blue), and random ones (grey, dashed). Line: 90 %." }),
+        ...drawn(curveChart(circuit)),
+        el("table", {}, [el("tr", {}, ["head", "share", "what it does"].map((text) => el("th", { textContent: text }))),
+          ...shown.map((node, i) => el("tr", {}, [
+            el("th", { textContent: `${node.head}${i < count ? "" : " (not needed)"}` }), el("td", { className: "n", textContent: signedPercent(node.share) }),
+            el("td", { textContent: node.role ?? "" })]))])])]),
   ]);
 }
 
 // A choice among the results of a kind, and the chosen one drawn.
 export function showResults(place: HTMLElement, page: Page, kinds: string[], none: string,
-                            draw: (json: Record<string, unknown>) => HTMLElement[]): void {
+                            draw: (json: Record<string, unknown>) => { intro?: HTMLElement; sections: HTMLElement[] }): void {
   const fitting = page.overview.results.flatMap((result, index) => (kinds.some((kind) => result.schema.startsWith(kind)) ? [{ ...result, index }] : []));
   if (fitting.length === 0) {
     place.replaceChildren(el("p", { textContent: none }));
     return;
   }
   const chosen = fitting.find((result) => result.index === page.store.state.result) ?? fitting[0];
-  const body = el("div", { className: "pair" });
+  const body = el("div", {}, [el("p", { className: "soft", textContent: "Loading …" })]);
   place.replaceChildren(
-    el("div", { className: "bar" }, [selectOf("result", String(chosen?.index), fitting.map((result): [string, string] => [String(result.index), result.name]),
+    el("div", { className: "bar" }, [selectOf("result", String(chosen?.index), fitting.map((result): [string, string] => [String(result.index), resultTitle(result.name)]),
       (value) => page.store.set({ result: Number(value) }))]), body);
-  void page.source.result(chosen?.index ?? 0).then((json) => body.replaceChildren(...draw(json)), (error: Error) => {
-    body.replaceChildren(el("p", { textContent: error.message }));
-  });
+  page.source.result(chosen?.index ?? 0).then((json) => {
+    const { intro, sections } = draw(json);
+    body.replaceChildren(intro ?? "", el("div", { className: "pair" }, sections));
+  }).catch((error: Error) => body.replaceChildren(el("p", { textContent: `This file cannot be shown: ${error.message}` })));
 }
 
 export const circuitView: View = {
   show(place, page) {
     showResults(place, page, ["clearhead.circuit"],
       "No circuits here. Find one with `clearhead circuit … --out DIR`, then start with `--results DIR`.",
-      (json) => circuitsOf(json).map((circuit) => side(page, circuit)));
+      (json) => {
+        const circuits = circuitsOf(json);
+        const edges = circuits.some((circuit) => (circuit.edges?.edges_at_90.length ?? 0) > 0);
+        return {
+          intro: el("p", { className: "soft" }, [`The part of each model that does the task while the rest is ablated: ${circuits[0]?.ablation ?? "?"}. ` +
+            "Circles are heads, squares MLPs; larger: more of the effect; " +
+            "dark blue: in the circuit; orange: against the task. ", edges ? edgeLegend() : "", "Click a head to see it on the prompt above."]),
+          sections: circuits.map((circuit) => side(page, circuit)),
+        };
+      });
   },
 };

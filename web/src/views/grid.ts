@@ -15,6 +15,8 @@ const sorts: Record<string, (head: HeadInfo) => number> = {
   self: (head) => head.self,
 };
 
+const labelWidth = 62, gap = 8; // of a layer's row; page.css has the same
+
 export function headNames(run: Run): string[] {
   const names = new Set(run.models.flatMap((model) => model.heads.map((info) => info.head)));
   return [...names];
@@ -72,7 +74,17 @@ export function describeCell(run: Run, head: string, query: number, key: number)
   return `${head}: ${name(query)} reads ${name(key)}\n${lines.join("\n")}`;
 }
 
-function controls(page: Page): HTMLElement {
+// Pixels of a map's side with which a layer's heads fit into one row, and a few layers onto the screen.
+function fittingSize(page: Page, width: number): number {
+  const perRow = Math.max(...page.overview.models.map((model) => model.heads_per_layer));
+  const across = page.store.state.above ? 1 : page.run.models.length;
+  const card = (width - labelWidth - perRow * gap) / perRow;
+  const layers = Math.min(5, Math.max(...page.overview.models.map((model) => model.layers)));
+  const high = (innerHeight - 230) / layers / (page.store.state.above ? page.run.models.length : 1) - 48;
+  return Math.floor(Math.max(32, Math.min(160, Math.max(64, high), (card - 10 - 4 * (across - 1)) / across)));
+}
+
+function controls(page: Page, mapSize: number): HTMLElement {
   const { store, run } = page;
   const state = store.state;
   const layers = Math.max(...page.overview.models.map((model) => model.layers));
@@ -84,7 +96,7 @@ function controls(page: Page): HTMLElement {
   };
   const find = el("input", { type: "text", value: state.search, placeholder: "name or L0H1" });
   find.oninput = () => store.set({ search: find.value });
-  const size = el("input", { type: "range", min: "24", max: "320", value: String(state.size), id: "map-size" });
+  const size = el("input", { type: "range", min: "24", max: "320", value: String(mapSize), id: "map-size" });
   size.oninput = () => store.set({ size: Number(size.value) });
   const above = el("input", { type: "checkbox", checked: state.above });
   above.onchange = () => store.set({ above: above.checked });
@@ -94,22 +106,25 @@ function controls(page: Page): HTMLElement {
     selectOf("kind", state.kind, all(kinds), (kind) => store.set({ kind })),
     el("label", {}, ["find", find]),
     number("importance ≥", state.minImportance, "0.05", (minImportance) => store.set({ minImportance })),
-    number("edges per query ≤", state.maxEdges, "0.5", (maxEdges) => store.set({ maxEdges })),
+    number("edges ≤", state.maxEdges, "0.5", (maxEdges) => store.set({ maxEdges })),
     selectOf("sort by", state.sort, ["layer", ...Object.keys(sorts), "kind", "difference"].map((name): [string, string] => [name, name]),
       (sort) => store.set({ sort })),
     el("label", {}, ["size", size]),
-    run.models.length > 1 ? el("label", {}, [above, "above each other"]) : "",
+    run.models.length > 1 ? el("label", {}, [above, "stacked"]) : "",
   ]);
 }
 
 class GridView implements View {
+  private page: Page | undefined;
   private cards: HTMLElement | undefined;
   private count: HTMLElement | undefined;
 
   show(place: HTMLElement, page: Page): void {
+    this.page = page;
     this.cards = el("div", { className: "cards" });
     this.count = el("p", { className: "bar" });
-    place.replaceChildren(controls(page), this.count, this.cards);
+    place.replaceChildren(this.count, this.cards);
+    place.prepend(controls(page, this.size()));
     this.cards.onkeydown = (event) => moveFocus(event);
     this.fill(page);
   }
@@ -117,12 +132,18 @@ class GridView implements View {
   update(page: Page, changed: Set<keyof PageState>): boolean {
     if (this.cards === undefined || changed.has("view")) return false;
     const filters: (keyof PageState)[] = ["layer", "kind", "search", "minImportance", "maxEdges", "sort", "above"];
-    if (changed.has("size")) this.resize(page.store.state.size);
+    if (changed.has("size")) this.resize();
     if (filters.some((key) => changed.has(key))) this.fill(page);
     return true;
   }
 
-  private resize(size: number): void {
+  private size(): number {
+    if (this.page === undefined || this.cards === undefined) return 0;
+    return this.page.store.state.size || fittingSize(this.page, this.cards.clientWidth);
+  }
+
+  private resize(): void {
+    const size = this.size();
     for (const canvas of this.cards?.querySelectorAll("canvas") ?? []) {
       canvas.style.width = canvas.style.height = `${size}px`;
     }
@@ -132,16 +153,29 @@ class GridView implements View {
   private fill(page: Page): void {
     const { run, store } = page;
     const heads = chosenHeads(run, store.state);
-    this.cards?.replaceChildren(...heads.map((head) => card(page, head)));
-    const all = headNames(run).length;
+    this.cards?.replaceChildren(...(store.state.sort === "layer" ? layerRows(page, heads) : [el("div", { className: "row" }, heads.map((head) => card(page, head)))]));
     if (this.count !== undefined) {
-      const order = run.models.map((model) => model.label).join(store.state.above ? " above " : " left, ") + (run.models.length > 1 && !store.state.above ? " right" : "");
-      this.count.textContent = `${heads.length} of ${all} heads; ${order}. Queries run down, keys run right; white is 0, dark blue is 1. ` +
-        (run.tokensPerCell > 1 ? `A cell shows the largest weight of ${run.tokensPerCell} × ${run.tokensPerCell} tokens. ` : "") +
-        "Click a head to see it large.";
+      const order = run.models.length === 1 ? "" : store.state.above
+        ? `${run.models.map((model) => model.label).join(" above ")}. ` : `Left ${run.models.map((model) => model.label).join(", right ")}. `;
+      this.count.replaceChildren(el("span", {}, [
+        el("b", { textContent: `${heads.length} of ${headNames(run).length} heads. ` }),
+        `${order}Each square is a head: a row for every token that reads, a column for every token it can read, weight `]),
+        el("span", { className: "scale" }, ["0", el("i"), "1"]),
+        el("span", {}, [run.tokensPerCell > 1 ? `A cell shows the largest weight of ${run.tokensPerCell} × ${run.tokensPerCell} tokens. ` : "", "Click a head to see it large."]));
     }
-    this.resize(store.state.size);
+    this.resize();
   }
+}
+
+// A row for every layer, so that columns are heads.
+function layerRows(page: Page, heads: string[]): HTMLElement[] {
+  const layers = new Map<string, string[]>();
+  for (const head of heads) {
+    const layer = head.slice(1, head.indexOf("H"));
+    layers.set(layer, [...(layers.get(layer) ?? []), head]);
+  }
+  return [...layers].map(([layer, names]) => el("div", { className: "row" }, [
+    el("span", { className: "layer", textContent: `layer ${layer}` }), ...names.map((head) => card(page, head))]));
 }
 
 function card(page: Page, head: string): HTMLElement {
@@ -178,13 +212,22 @@ function card(page: Page, head: string): HTMLElement {
 function moveFocus(event: KeyboardEvent): void {
   const from = document.activeElement;
   if (!(from instanceof HTMLElement) || !from.classList.contains("card")) return;
-  const cards = [...(from.parentElement?.children ?? [])] as HTMLElement[];
+  const cards = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>(".card")];
   const at = cards.indexOf(from);
-  const perRow = Math.max(1, cards.findIndex((other) => other.offsetTop > (cards[0]?.offsetTop ?? 0)));
-  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -perRow, ArrowDown: perRow }[event.key];
-  if (step === undefined) return;
+  const { offsetTop, offsetLeft } = from;
+  const nearest = (rows: HTMLElement[]) => {
+    const closest = Math.min(...rows.map((card) => Math.abs(card.offsetTop - offsetTop)));
+    return rows.filter((card) => Math.abs(card.offsetTop - offsetTop) === closest)
+      .sort((a, b) => Math.abs(a.offsetLeft - offsetLeft) - Math.abs(b.offsetLeft - offsetLeft))[0];
+  };
+  let next: HTMLElement | undefined;
+  if (event.key === "ArrowLeft") next = cards[at - 1];
+  else if (event.key === "ArrowRight") next = cards[at + 1];
+  else if (event.key === "ArrowUp") next = nearest(cards.filter((card) => card.offsetTop < offsetTop));
+  else if (event.key === "ArrowDown") next = nearest(cards.filter((card) => card.offsetTop > offsetTop));
+  else return;
   event.preventDefault();
-  cards[at + step]?.focus();
+  next?.focus();
 }
 
 export const gridView: View = new GridView();
