@@ -61,10 +61,11 @@ std::vector<std::string> CommandsOf(const fs::path& page) {
   return commands;
 }
 
-// The options that `clearhead COMMAND --help` lists, each at the beginning of its line.
+// The options that `clearhead COMMAND --help` lists, each at the beginning of its line; none if there
+// is no such command (then --help shows that of the whole program).
 std::set<std::string> OptionsOf(const std::string& command) {
   const ProgramRun run = RunProgram({command, "--help"});
-  if (run.code != 0) return {};
+  if (run.out.find("Usage: clearhead " + command + " ") == std::string::npos) return {};
   std::set<std::string> options;
   std::istringstream lines(run.out);
   for (std::string line; std::getline(lines, line);) {
