@@ -61,8 +61,8 @@ std::vector<std::string> CommandsOf(const fs::path& page) {
   return commands;
 }
 
-// The options that `clearhead COMMAND --help` lists, each at the beginning of its line; none if there
-// is no such command (then --help shows that of the whole program).
+// The options that `clearhead COMMAND --help` lists, each at the beginning of its line; none if
+// there is no such command (then --help shows that of the whole program).
 std::set<std::string> OptionsOf(const std::string& command) {
   const ProgramRun run = RunProgram({command, "--help"});
   if (run.out.find("Usage: clearhead " + command + " ") == std::string::npos) return {};
