@@ -1,5 +1,7 @@
 #include "cli/attention_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analysis/head_list.h"
@@ -106,6 +108,19 @@ void AttentionOptions::Add(CLI::App* command) {
   command->add_option("--items", items, "With --task: number of prompts (default: 20)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
   gates.Add(command, /*with_weight=*/false);
+}
+
+void HeadFigureOptions::Add(CLI::App* command, const std::string& heads_default) {
+  command->add_option("--out", out, "Figure to write: .png, .svg or .pdf")->required();
+  command
+      ->add_option("--heads", heads,
+                   fmt::format("all | L0H1,5.1,a5.h1 | top:N | circuit:FILE; once, or once for "
+                               "each model (default: {})",
+                               heads_default))
+      ->allow_extra_args(false);
+  command
+      ->add_option("--sequence", sequence, "Which sequence of a batch or text to draw (default: 0)")
+      ->check(NonNegativeNumber());
 }
 
 std::vector<OpenedSource> OpenSources(const AttentionOptions& options, std::uint64_t seed,

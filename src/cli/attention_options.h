@@ -24,6 +24,16 @@ struct AttentionOptions {
   void Add(CLI::App* command);
 };
 
+// What a figure of heads shows, and where it goes.
+struct HeadFigureOptions {
+  std::string out;
+  std::vector<std::string> heads;  // as given: none, one list for all sources, or one for each
+  std::size_t sequence = 0;
+
+  // `heads_default`: the words for it in the help.
+  void Add(CLI::App* command, const std::string& heads_default);
+};
+
 struct OpenedSource {
   AttentionSource attention;
   std::optional<Gpt2> model;  // none for a file

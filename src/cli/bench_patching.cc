@@ -27,6 +27,16 @@ Timed Time(const Call& call) {
 
 }  // namespace
 
+void PatchingTimes::Add(const PatchingTimes& other) {
+  prompts += other.prompts;
+  heads = other.heads;
+  seconds += other.seconds;
+  processor_seconds += other.processor_seconds;
+  rerun_seconds += other.rerun_seconds;
+  rerun_processor_seconds += other.rerun_processor_seconds;
+  largest_difference = std::max(largest_difference, other.largest_difference);
+}
+
 PatchingTimes TimePatching(const Gpt2& model, const TaskSet& set, std::int64_t every) {
   const std::vector<std::int64_t> heads = ResidualGraph(model.config).AllHeads();
   std::vector<std::int64_t> some;

@@ -11,6 +11,7 @@ struct PatchingTimes {
   double rerun_seconds = 0.0, rerun_processor_seconds = 0.0;  // the same by whole runs
   double largest_difference = 0.0;                            // of the effects that both measured
 
+  void Add(const PatchingTimes& other);
   // Processor time is the steadier one on a machine that does other things too.
   double TimesFaster() const { return rerun_processor_seconds / processor_seconds; }
 };

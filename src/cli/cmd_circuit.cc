@@ -176,29 +176,35 @@ void Benchmark(const Options& o) {
       "({} threads; seconds, in brackets of processor time)\n{:<16} {:<14} {:>7} {:>5} {:>18} "
       "{:>18} {:>8}  largest difference of effects\n",
       Threads(), "model", "task", "prompts", "heads", "patching", "whole runs", "faster");
+  const auto add = [&](const std::string& model, const std::string& task, const PatchingTimes& t) {
+    list.push_back({{"model", model},
+                    {"task", task},
+                    {"prompts", t.prompts},
+                    {"heads", t.heads},
+                    {"threads", Threads()},
+                    {"patching_seconds", t.seconds},
+                    {"rerunning_seconds", t.rerun_seconds},
+                    {"patching_processor_seconds", t.processor_seconds},
+                    {"rerunning_processor_seconds", t.rerun_processor_seconds},
+                    {"times_faster", t.TimesFaster()},
+                    {"largest_difference", t.largest_difference}});
+    text += fmt::format("{:<16} {:<14} {:>7} {:>5} {:>18} {:>18} {:>6.1f} x  {:.1e}\n", model, task,
+                        t.prompts, t.heads,
+                        fmt::format("{:.2f} ({:.2f})", t.seconds, t.processor_seconds),
+                        fmt::format("{:.2f} ({:.2f})", t.rerun_seconds, t.rerun_processor_seconds),
+                        t.TimesFaster(), t.largest_difference);
+  };
   for (const LoadedModel& model : Load(o)) {
+    const Gpt2Config& config = model.model.config;
+    PatchingTimes all;
     for (const std::string& task : o.tasks) {
       const TaskSet set = SetOf(o, task, model.tokenizer);
-      const Gpt2Config& config = model.model.config;
       const PatchingTimes t =
           TimePatching(model.model, set, config.layers * config.heads > kRerunAll ? 8 : 1);
-      list.push_back({{"model", model.label},
-                      {"task", set.name},
-                      {"prompts", t.prompts},
-                      {"heads", t.heads},
-                      {"threads", Threads()},
-                      {"patching_seconds", t.seconds},
-                      {"rerunning_seconds", t.rerun_seconds},
-                      {"patching_processor_seconds", t.processor_seconds},
-                      {"rerunning_processor_seconds", t.rerun_processor_seconds},
-                      {"times_faster", t.TimesFaster()},
-                      {"largest_difference", t.largest_difference}});
-      text += fmt::format(
-          "{:<16} {:<14} {:>7} {:>5} {:>18} {:>18} {:>6.1f} x  {:.1e}\n", model.label, set.name,
-          t.prompts, t.heads, fmt::format("{:.2f} ({:.2f})", t.seconds, t.processor_seconds),
-          fmt::format("{:.2f} ({:.2f})", t.rerun_seconds, t.rerun_processor_seconds),
-          t.TimesFaster(), t.largest_difference);
+      add(model.label, set.name, t);
+      all.Add(t);
     }
+    if (o.tasks.size() > 1) add(model.label, "all of them", all);
   }
   o.common.json ? PrintJson(list) : Print(text);
 }

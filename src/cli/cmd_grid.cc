@@ -8,7 +8,6 @@
 #include "analysis/head_report.h"
 #include "cli/attention_options.h"
 #include "cli/commands.h"
-#include "cli/numbers.h"
 #include "core/error.h"
 #include "figures/head_grid.h"
 
@@ -18,10 +17,8 @@ namespace {
 struct Options {
   CommonOptions common;
   AttentionOptions attention;
-  std::string out, mark;
-  std::vector<std::string> heads = {"all"};
-  std::string order = "given";
-  std::size_t sequence = 0;
+  HeadFigureOptions figure;
+  std::string mark, order = "given";
   int columns = 0;
   double gamma = 1.0;
   bool ticks = false, color_bar = false;
@@ -83,13 +80,15 @@ Json PanelJson(const AttentionSource& source, const GridPanel& panel, int column
 }
 
 void Run(const Options& o) {
-  CheckFigurePath(o.out);
+  CheckFigurePath(o.figure.out);
+  const std::vector<std::string> lists =
+      o.figure.heads.empty() ? std::vector<std::string>{"all"} : o.figure.heads;
   std::vector<AttentionSource> sources;
   {
     const std::vector<OpenedSource> opened = OpenSources(o.attention, o.common.seed, 16);
-    CheckSequence(opened, o.sequence);
+    CheckSequence(opened, o.figure.sequence);
     for (const OpenedSource& source : opened) {
-      sources.push_back(OneSequence(source.attention, o.sequence));
+      sources.push_back(OneSequence(source.attention, o.figure.sequence));
     }
   }
 
@@ -103,7 +102,7 @@ void Run(const Options& o) {
     const std::int64_t length = source.sequences[0].length;
     longest = std::max(longest, length);
     if (!o.mark.empty()) grid.mark = ParseMark(o.mark, length);
-    const std::string& list = ForSource(o.heads, s, sources.size(), "--heads");
+    const std::string& list = ForSource(lists, s, sources.size(), "--heads");
     heads.push_back(ChooseHeads(source, list));
     Sort(o.order, source, &heads.back());
     counts.push_back(heads.back().size());
@@ -128,7 +127,7 @@ void Run(const Options& o) {
   for (std::size_t s = 0; s < sources.size(); ++s) {
     grid.panels[s].maps = CollectMaps(sources[s], 0, heads[s], layout.max_cells);
   }
-  DrawHeadGrid(grid, o.out);
+  DrawHeadGrid(grid, o.figure.out);
 
   Json panels = Json::array();
   std::size_t maps = 0;
@@ -137,9 +136,9 @@ void Run(const Options& o) {
     maps += counts[s];
   }
   if (o.common.json) {
-    return PrintJson({{"schema", "clearhead.grid.1"}, {"out", o.out}, {"panels", panels}});
+    return PrintJson({{"schema", "clearhead.grid.1"}, {"out", o.figure.out}, {"panels", panels}});
   }
-  Print(fmt::format("{}: {} maps of {} in {} columns\n", o.out, maps,
+  Print(fmt::format("{}: {} maps of {} in {} columns\n", o.figure.out, maps,
                     sources.size() == 1 ? "one model" : fmt::format("{} models", sources.size()),
                     grid.columns));
 }
@@ -156,12 +155,7 @@ void AddGrid(CLI::App& app) {
       "--label 'Sparse GPT2' --out heads.pdf",
       options, Run);
   options->attention.Add(command);
-  command->add_option("--out", options->out, "Figure to write: .png, .svg or .pdf")->required();
-  command
-      ->add_option("--heads", options->heads,
-                   "all | L0H1,5.1,a5.h1 | top:N | circuit:FILE; once, or once for each model "
-                   "(default: all)")
-      ->allow_extra_args(false);
+  options->figure.Add(command, "all");
   command
       ->add_option("--order", options->order,
                    "given | layer | importance | type (default: as the heads are given)")
@@ -173,10 +167,6 @@ void AddGrid(CLI::App& app) {
                    "Colour of weight^GAMMA; below 1 shows faint weights (default: 1)")
       ->check(CLI::Range(0.05, 20.0));
   command->add_option("--mark", options->mark, "Red square at QUERY:KEY of every map");
-  command
-      ->add_option("--sequence", options->sequence,
-                   "Which sequence of a batch or text to draw (default: 0)")
-      ->check(NonNegativeNumber());
   command->add_flag("--ticks", options->ticks, "Write the tokens beside and below the maps");
   command->add_flag("--color-bar", options->color_bar, "Add a scale of colours");
 }

@@ -4,7 +4,6 @@
 #include "analysis/results_json.h"
 #include "cli/attention_options.h"
 #include "cli/commands.h"
-#include "cli/numbers.h"
 #include "core/error.h"
 #include "figures/correlation_figure.h"
 #include "figures/scatter_matrix.h"
@@ -17,9 +16,7 @@ constexpr std::size_t kMaxHeads = 16;
 struct Options {
   CommonOptions common;
   AttentionOptions attention;
-  std::string out;
-  std::vector<std::string> heads;
-  std::size_t sequence = 0;
+  HeadFigureOptions figure;
   bool all = false;
 };
 
@@ -61,16 +58,16 @@ std::string Text(const CorrelationMatrix& matrix) {
 }
 
 void Run(const Options& o) {
-  CheckFigurePath(o.out);
+  CheckFigurePath(o.figure.out);
   const std::vector<OpenedSource> sources = OpenSources(o.attention, o.common.seed, 2);
-  CheckSequence(sources, o.sequence);
+  CheckSequence(sources, o.figure.sequence);
   const std::vector<std::string> lists =
-      o.heads.empty() ? std::vector<std::string>{o.all ? "all" : "top:6"} : o.heads;
+      o.figure.heads.empty() ? std::vector<std::string>{o.all ? "all" : "top:6"} : o.figure.heads;
 
   std::vector<ScatterSection> sections;
   std::vector<CorrelationMatrix> matrices;
   for (std::size_t s = 0; s < sources.size(); ++s) {
-    const AttentionSource source = OneSequence(sources[s].attention, o.sequence);
+    const AttentionSource source = OneSequence(sources[s].attention, o.figure.sequence);
     if (source.sequences[0].length < 2) {
       Fail("'{}' has one token only; a scatter plot needs at least two", source.label);
     }
@@ -90,16 +87,16 @@ void Run(const Options& o) {
     }
   }
   if (o.all) {
-    DrawCorrelations(matrices, o.out);
+    DrawCorrelations(matrices, o.figure.out);
   } else {
-    DrawScatterMatrix(sections, o.out);
+    DrawScatterMatrix(sections, o.figure.out);
   }
   if (o.common.json) {
     Json list = Json::array();
     for (const ScatterSection& section : sections) list.push_back(ToJson(section));
     for (const CorrelationMatrix& matrix : matrices) list.push_back(ToJson(matrix));
     return PrintJson({{"schema", o.all ? "clearhead.correlation.1" : "clearhead.scatter.1"},
-                      {"out", o.out},
+                      {"out", o.figure.out},
                       {"sections", list}});
   }
   std::string text;
@@ -121,16 +118,7 @@ void AddScatter(CLI::App& app) {
                  "--out s.pdf",
                  options, Run);
   options->attention.Add(command);
-  command->add_option("--out", options->out, "Figure to write: .png, .svg or .pdf")->required();
-  command
-      ->add_option("--heads", options->heads,
-                   "all | L0H1,5.1,a5.h1 | top:N | circuit:FILE; once, or once for each model "
-                   "(default: top:6, with --all: all)")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--sequence", options->sequence,
-                   "Which sequence of a batch or text to use (default: 0)")
-      ->check(NonNegativeNumber());
+  options->figure.Add(command, "top:6, with --all: all");
   command->add_flag("--all", options->all, "Draw the head x head correlation matrix instead");
 }
 

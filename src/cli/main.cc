@@ -10,8 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <sstream>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -72,8 +74,11 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
 void SpinBriefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/1);
-  ::execv("/proc/self/exe",
-          argv);  // returns only if it could not; then spinning is not worth an error
+  // By its own path, so that the process keeps its name. Returns only if it could not; then
+  // spinning is not worth an error.
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) ::execv(self.c_str(), argv);
 }
 
 }  // namespace
