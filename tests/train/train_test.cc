@@ -293,7 +293,7 @@ TEST(Train, LearnsAddition) {
   }
   TrainOptions options;
   options.shape = {.batch = 16, .context = 28};
-  options.schedule = {.peak = 4e-3, .warmup = 100, .total = 1000};
+  options.schedule = {.peak = 3e-3, .warmup = 100, .total = 1400};
   const TemporaryFolder folder;
   const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
   EXPECT_TRUE(result.finished);

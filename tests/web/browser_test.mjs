@@ -169,10 +169,12 @@ async function testServed(browser, address) {
   const spent = await processorTime(page);
   await page.goto(address);
   await ran(page, 0);
-  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
+  // The entry may come after the page's own work: a busy machine paints later than it draws.
+  const entry = await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
+  const paint = await entry.jsonValue();
   const cost = await spent();
   console.log(`first paint after ${Math.round(paint)} ms; loading and drawing the first prompt took ${Math.round(1000 * cost)} ms of processor time`);
-  assert.ok(Number.isFinite(paint) && cost < 1, "first paint within a second");
+  assert.ok(cost < 1, "first paint within a second");
   assert.match(await page.textContent("#view"), /Each square is a head/);
 
   // Type a prompt: maps as the API says.
