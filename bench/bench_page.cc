@@ -31,6 +31,11 @@ std::vector<std::int32_t> Ids(std::int64_t count) {
   return ids;
 }
 
+void Lengths(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("tokens")->Arg(32)->Arg(256)->MeasureProcessCPUTime()->UseRealTime()->Unit(
+      benchmark::kMillisecond);
+}
+
 // Argument: tokens. The aim: 32 tokens within 300 ms on two cores.
 void PageAnswer(benchmark::State& state) {
   PageQuestion question{.prompt = "", .ids = Ids(state.range(0)), .ablated = {{}, {}}};
@@ -39,13 +44,7 @@ void PageAnswer(benchmark::State& state) {
   for (auto _ : state) bytes = RunFrame(pair, question, {}).size();
   state.counters["kB"] = static_cast<double>(bytes) / 1e3;
 }
-BENCHMARK(PageAnswer)
-    ->ArgName("tokens")
-    ->Args({32})
-    ->Args({256})
-    ->MeasureProcessCPUTime()
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK(PageAnswer)->Apply(Lengths);
 
 void PlainPasses(benchmark::State& state) {
   const std::int64_t T = state.range(0);
@@ -59,13 +58,7 @@ void PlainPasses(benchmark::State& state) {
     }
   }
 }
-BENCHMARK(PlainPasses)
-    ->ArgName("tokens")
-    ->Args({32})
-    ->Args({256})
-    ->MeasureProcessCPUTime()
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
+BENCHMARK(PlainPasses)->Apply(Lengths);
 
 }  // namespace
 }  // namespace clearhead

@@ -12,6 +12,9 @@
 
 namespace clearhead::cli {
 namespace {
+
+// As the tables print it, so that the sentences below them say the same.
+double Tenths(double n) { return std::round(10.0 * n) / 10.0; }
 namespace fs = std::filesystem;
 
 constexpr std::size_t kHeadsShown = 10;
@@ -75,7 +78,7 @@ std::string HeadLines(const CircuitReport& report) {
   return text;
 }
 
-// "copy, heads: sparse needs 4, dense 9: 2.2 times fewer."
+// "copy, heads: sparse needs 4, dense 9 (2.2 times as many)."
 std::string Verdict(const CircuitReport& a, const CircuitReport& b, std::string_view what,
                     double size_a, double size_b) {
   const CircuitReport& more = size_a >= size_b ? a : b;
@@ -153,7 +156,7 @@ std::string CircuitText(std::span<const CircuitReport> reports) {
       text += fmt::format(
           "{:<16}  attention edges per prompt in the heads at 90 %: {:.1f} causal, {:.1f} open, "
           "{:.1f} enough for all but 1 %\n",
-          "", a.all, a.open, a.kept);
+          "", a.all, a.open, Tenths(a.kept));
     }
   }
   for (const CircuitReport& report : reports) text += HeadLines(report);
@@ -180,7 +183,7 @@ std::string CircuitMarkdown(std::span<const CircuitReport> reports, const std::s
                               PrunedAt90(r), Random(r.edges->curve.At(0.9)))
                 : "- | - | - | ";
     text += r.heads ? fmt::format("{:.1f} / {:.1f} / {:.1f} |\n", r.heads->attention.all,
-                                  r.heads->attention.open, r.heads->attention.kept)
+                                  r.heads->attention.open, Tenths(r.heads->attention.kept))
                     : "- |\n";
   }
   std::string verdicts;
@@ -198,10 +201,8 @@ std::string CircuitMarkdown(std::span<const CircuitReport> reports, const std::s
                           static_cast<double>(PrunedAt90(b)));
     }
     if (a.heads) {
-      const auto kept = [](const CircuitReport& r) {
-        return std::round(10.0 * r.heads->attention.kept) / 10.0;
-      };
-      verdicts += Verdict(a, b, "attention edges kept per prompt", kept(a), kept(b));
+      verdicts += Verdict(a, b, "attention edges kept per prompt", Tenths(a.heads->attention.kept),
+                          Tenths(b.heads->attention.kept));
     }
   }
   if (!verdicts.empty()) text += "\n" + verdicts;

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLossTolerance = 0.002;  // nats: other CPUs sum in another order, gates may flip
-constexpr double kEdgeTolerance = 0.0005;
+constexpr double kEdgeTolerance = 0.0001;
 const fs::path kModels = CLEARHEAD_MODELS_FOLDER;
 
 Json MeasureText(const fs::path& model, const Json& text) {
