@@ -1,8 +1,7 @@
 // fp32 matrix products, row-major.
-//   Gemm        C[m,n] (+)= op(A) op(B)   OpenBLAS
-//   MatVec      y[n] = x[k] W[k,n] + bias our own: decoding one token reads every weight once, so
-//   it runs MatVecT     y[n] = W[n,k] x[k]        at the speed of memory, which the library's gemv
-//   does not reach
+//   Gemm      C[m,n] (+)= op(A) op(B)     OpenBLAS, shared out among our threads
+//   MatVec    y[n] = x[k] W[k,n] + bias   our own: they read every weight once, at the speed of
+//   MatVecT   y[n] = W[n,k] x[k]          memory, which the library's gemv does not reach
 #pragma once
 
 #include <cstdint>

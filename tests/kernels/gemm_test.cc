@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/random.h"
+#include "core/threads.h"
 #include "kernels/linear.h"
 
 namespace clearhead {
@@ -29,8 +30,21 @@ struct Extents {
 constexpr Extents kExtents[] = {{1, 1, 1},    {1, 7, 3},   {5, 1, 9},
                                 {17, 33, 65}, {3, 129, 8}, {64, 50, 127}};
 
-TEST(Gemm, MatchesDoubleInAllLayouts) {
-  for (const Extents e : kExtents) {
+// The last three are shared out among threads, in parts along rows, columns and both.
+constexpr Extents kProducts[] = {{1, 1, 1},     {17, 33, 65},  {3, 129, 8},  {64, 50, 127},
+                                 {530, 18, 30}, {19, 515, 29}, {131, 77, 53}};
+
+class GemmThreads : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { SetThreads(GetParam()); }
+  void TearDown() override { SetThreads(before_); }
+
+ private:
+  int before_ = Threads();
+};
+
+TEST_P(GemmThreads, MatchesDoubleInAllLayouts) {
+  for (const Extents e : kProducts) {
     for (const Op op_a : {Op::kNone, Op::kTranspose}) {
       for (const Op op_b : {Op::kNone, Op::kTranspose}) {
         for (const bool accumulate : {false, true}) {
@@ -66,6 +80,8 @@ TEST(Gemm, MatchesDoubleInAllLayouts) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Threads, GemmThreads, testing::Values(1, 2, 3, 4, 7));
 
 TEST(MatVec, BothLayoutsMatchDouble) {
   for (const Extents e : kExtents) {
