@@ -76,7 +76,8 @@ TEST_P(AttentionCommand, OneLayerAndOpenGates) {
   const std::vector<std::string> open = {"attention", path(),    "--prompt",
                                          kPrompt,     "--gates", "open"};
   if (!GetParam()) return ExpectFailure(open, 1, {"--gates", "gated model"});
-  for (const auto& [name, rows] : SucceedJson(open)["heads"].items()) {
+  const Json opened = SucceedJson(open);  // named, so that it outlives the loop
+  for (const auto& [name, rows] : opened["heads"].items()) {
     for (const Json& row : rows) {
       double sum = 0.0;
       for (const Json& weight : row) sum += weight.get<double>();
