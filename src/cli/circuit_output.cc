@@ -12,10 +12,10 @@
 
 namespace clearhead::cli {
 namespace {
+namespace fs = std::filesystem;
 
 // As the tables print it, so that the sentences below them say the same.
 double Tenths(double n) { return std::round(10.0 * n) / 10.0; }
-namespace fs = std::filesystem;
 
 constexpr std::size_t kHeadsShown = 10;
 

@@ -11,7 +11,7 @@
 namespace clearhead {
 
 #ifdef _OPENMP
-int Threads() { return omp_get_max_threads(); }
+int Threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 void SetThreads(int count) { omp_set_num_threads(std::max(count, 1)); }
 #else
 int Threads() { return 1; }

@@ -7,7 +7,7 @@
 
 namespace clearhead {
 
-// Number of threads that parallel work uses; the machine's cores until SetThreads.
+// How many threads parallel work uses: all cores until SetThreads; one inside parallel work.
 int Threads();
 void SetThreads(int count);
 

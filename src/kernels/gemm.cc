@@ -13,8 +13,9 @@ namespace {
 
 // Parts of C that threads compute on their own, each a product inside a parallel region, which
 // OpenBLAS then runs on the calling thread alone. Its own threads wait for each other's packed
-// panels, spinning: beside other work on the machine a product of a prompt took 4 to 80 times as
-// long as in parts, which wait only at the end; on a quiet machine both take the same time.
+// panels, spinning: beside other work on the machine the small products of a prompt take more than
+// twice as long as in parts, which wait only at the end; large ones, and all on a quiet machine,
+// take the same time (bench_gemm, Product).
 struct Grid {
   std::int64_t rows = 1, columns = 1;
 };

@@ -6,23 +6,21 @@
 #include <stdexcept>
 #include <vector>
 
+#include "support/with_threads.h"
+
 namespace clearhead {
 namespace {
 
-// Runs each test with several numbers of threads, more than items and more than cores included, and
-// puts the number back.
-class ThreadsTest : public testing::TestWithParam<int> {
- protected:
-  void SetUp() override { SetThreads(GetParam()); }
-  void TearDown() override { SetThreads(before_); }
-
- private:
-  int before_ = Threads();
-};
+class ThreadsTest : public WithThreads {};
 
 constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 64, 1009};
 
 TEST_P(ThreadsTest, SetThreadsIsWhatThreadsSays) { EXPECT_EQ(Threads(), GetParam()); }
+
+TEST_P(ThreadsTest, InsideParallelWorkThereIsOne) {
+  ParallelFor(2, [](std::int64_t) { EXPECT_EQ(Threads(), 1); });
+  EXPECT_EQ(Threads(), GetParam());
+}
 
 TEST_P(ThreadsTest, ForVisitsEveryItemOnce) {
   for (const std::int64_t count : kCounts) {

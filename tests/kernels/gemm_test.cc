@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/random.h"
-#include "core/threads.h"
 #include "kernels/linear.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -30,18 +30,11 @@ struct Extents {
 constexpr Extents kExtents[] = {{1, 1, 1},    {1, 7, 3},   {5, 1, 9},
                                 {17, 33, 65}, {3, 129, 8}, {64, 50, 127}};
 
-// The last three are shared out among threads, in parts along rows, columns and both.
+// The last four are shared out among threads, in parts along rows, columns and both.
 constexpr Extents kProducts[] = {{1, 1, 1},     {17, 33, 65},  {3, 129, 8},  {64, 50, 127},
                                  {530, 18, 30}, {19, 515, 29}, {131, 77, 53}};
 
-class GemmThreads : public testing::TestWithParam<int> {
- protected:
-  void SetUp() override { SetThreads(GetParam()); }
-  void TearDown() override { SetThreads(before_); }
-
- private:
-  int before_ = Threads();
-};
+class GemmThreads : public WithThreads {};
 
 TEST_P(GemmThreads, MatchesDoubleInAllLayouts) {
   for (const Extents e : kProducts) {

@@ -1,0 +1,20 @@
+// Tests that run with several numbers of threads, more than items and more than cores included.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "core/threads.h"
+
+namespace clearhead {
+
+// The parameter is the number of threads; the number from before is put back.
+class WithThreads : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { SetThreads(GetParam()); }
+  void TearDown() override { SetThreads(before_); }
+
+ private:
+  int before_ = Threads();
+};
+
+}  // namespace clearhead
