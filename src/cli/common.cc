@@ -75,16 +75,19 @@ std::vector<std::string> ShippedModels() {
 }
 
 fs::path FindModel(const std::string& name) {
-  std::error_code error;
-  if (fs::is_directory(name, error)) return name;
-  if (fs::exists(name, error)) {
-    Fail("'{}' is a file; a model is a folder with config.json and model.safetensors", name);
-  }
+  if (IsModel(name)) return name;
   const bool plain = name.find('/') == std::string::npos && name != "." && name != "..";
   if (plain && !name.empty()) {
     for (const fs::path& folder : ModelFolders()) {
       if (IsModel(folder / name)) return fs::weakly_canonical(folder / name);
     }
+  }
+  // A folder of that name without a model hides no model that ships; whoever reads it says what is
+  // missing there.
+  std::error_code error;
+  if (fs::is_directory(name, error)) return name;
+  if (fs::exists(name, error)) {
+    Fail("'{}' is a file; a model is a folder with config.json and model.safetensors", name);
   }
   const std::vector<std::string> shipped = ShippedModels();
   Fail("there is no model '{}': no such folder{}", name,

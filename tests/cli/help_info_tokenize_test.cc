@@ -96,6 +96,9 @@ TEST(Info, FindsModelsByName) {
   ExpectFailure({"info", "teeny"}, 1, {"'teeny'", "tiny"});
   // A name is not a path: nothing outside the folders can be reached with it.
   ExpectFailure({"info", "../tiny"}, 1, {"'../tiny'"}, {.folder = folder / "tiny/.."});
+  // A folder of that name that holds no model does not hide it.
+  std::filesystem::create_directories(folder / "here/tiny");
+  EXPECT_EQ(SucceedJson({"info", "tiny"}, {.folder = folder / "here"})["model"]["positions"], 48);
   ::unsetenv("CLEARHEAD_MODELS");
   EXPECT_EQ(SucceedJson({"info", "./tiny"}, {.folder = folder.path()})["model"]["positions"], 48);
 }
