@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention of one layer at GPT-2's sizes, beside the rate of a plain matrix product in the same
 // run, so that results from different machines can be compared as ratios.
 #include <benchmark/benchmark.h>

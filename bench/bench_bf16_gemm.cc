@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bf16 products on AMX tiles beside OpenBLAS's fp32 products, on the products of a GPT-2 124M
 // training step. Both in one run, because the machine's mood changes between runs: compare the
 // pairs.

@@ -1,21 +1,22 @@
+// SPDX-License-Identifier: MIT
 // The 124M shape in fp32, random weights: forward with and without patterns, one decoding step.
 #include <benchmark/benchmark.h>
 
-#include "model/generate.h"
-#include "model/recorder.h"
 #include "model/run.h"
+#include "use/generate.h"
+#include "use/recorder.h"
 
 namespace clearhead {
 namespace {
 
-const Gpt2& Model() {
-  static const Gpt2 model = [] {
-    Gpt2Config config{.layers = 12,
-                      .heads = 12,
-                      .width = 768,
-                      .vocabulary = 50257,
-                      .positions = 1024,
-                      .inner = 3072};
+const Model& Model() {
+  static const Model model = [] {
+    ModelConfig config{.layers = 12,
+                       .heads = 12,
+                       .width = 768,
+                       .vocabulary = 50257,
+                       .positions = 1024,
+                       .inner = 3072};
     return RandomModel(config, 1);
   }();
   return model;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // fp32 products: GPT-2's shapes, products of prompts in parts against OpenBLAS's own threads, and
 // one-token products against the speed of memory.
 #include <benchmark/benchmark.h>

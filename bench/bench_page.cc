@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the page waits for: both models' runs of one prompt, with maps, names of heads and
 // predictions, packed into a frame. The shape of the pair that ships (6 layers of 8 heads, width
 // 256), random weights. The plain passes beside it say how much of that is the models themselves.
@@ -14,7 +15,7 @@ const ModelSet& Pair() {
   static const ModelSet pair = [] {
     const std::string text = "The cat sat on the mat, and the other cat sat on the other mat.";
     const std::vector<std::string_view> texts = {text};
-    Gpt2Config config{
+    ModelConfig config{
         .layers = 6, .heads = 8, .width = 256, .vocabulary = 4096, .positions = 256, .inner = 1024};
     ModelSet set{.tokenizer = TrainBpe(texts, {.vocabulary_size = 280})};
     set.models.push_back({"dense", RandomModel(config, 1)});

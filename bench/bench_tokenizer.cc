@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loading, encoding, decoding and learning. The text is made here, with word frequencies like
 // prose; the vocabulary is learned from it. With CLEARHEAD_GPT2 set to a folder with GPT-2's
 // vocab.json and merges.txt (scripts/fetch-test-data fetches them to <build>/test-data/gpt2), that

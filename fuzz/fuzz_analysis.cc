@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Any bytes as the files that analysis reads: each is refused with an Error, or what it gives can
 // be walked to the end. The first byte chooses the reader; the others are the file.
 #include <unistd.h>
@@ -12,12 +13,12 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/attention_source.h"
-#include "analysis/head_list.h"
 #include "core/error.h"
 #include "core/safetensors.h"
+#include "heads/attention_source.h"
+#include "heads/head_list.h"
+#include "tasks/task_items.h"
 #include "text/bpe_train.h"
-#include "text/task_items.h"
 
 namespace {
 using namespace clearhead;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Any bytes: ParseJson gives a document that survives a round trip through text, or throws Error.
 #include <cstddef>
 #include <cstdint>

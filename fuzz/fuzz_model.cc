@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The first byte chooses: config.json, model.safetensors.index.json of a model whose shards are
 // good, fields added to a good config.json (so that mutations reach the checks behind the parser),
 // entries added to a good index, or a file of token ids. Input may be refused with Error; a
@@ -26,11 +27,11 @@ void Require(bool holds) {
 }
 
 void FuzzConfig(std::string_view text) {
-  const Gpt2Config config = ParseConfig(ParseJson(text, "config.json"), "config.json");
+  const ModelConfig config = ParseConfig(ParseJson(text, "config.json"), "config.json");
   Require(config.ParameterCount() > 0);
   Require(config.head_size() * config.heads == config.width);
   const Json written = ToJson(config, "float32");
-  const Gpt2Config back = ParseConfig(ParseJson(ToText(written), "again"), "again");
+  const ModelConfig back = ParseConfig(ParseJson(ToText(written), "again"), "again");
   Require(ToJson(back, "float32") == written);
   Require(back.layer_norm_epsilon == config.layer_norm_epsilon);
   Require(back.gate_bias == config.gate_bias || config.attention == AttentionKind::kSoftmax);
@@ -43,10 +44,10 @@ class Shards {
     std::string pattern = (std::filesystem::temp_directory_path() / "fuzz-model-XXXXXX").string();
     Require(::mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
-    Gpt2Config config;
+    ModelConfig config;
     config.layers = config.heads = config.width = config.inner = 1;
     config.vocabulary = config.positions = 2;
-    const Gpt2 model = RandomModel(config, 1);
+    const Model model = RandomModel(config, 1);
     SaveModel(model, path_);
     const std::string bytes = ReadFile(path_ / "model.safetensors");
     std::filesystem::remove(path_ / "model.safetensors");
@@ -77,7 +78,7 @@ class Shards {
     Require(stream != nullptr &&
             std::fwrite(index.data(), 1, index.size(), stream) == index.size());
     Require(std::fclose(stream) == 0);
-    const Gpt2 model = LoadModel(path_);
+    const Model model = LoadModel(path_);
     Require(model.weights.blocks.size() == 1 && model.weights.ln_f_weight[0] == 1.0f);
   }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Any bytes: SafetensorsFile throws Error, or every entry it gives is wholly inside the bytes.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The first byte chooses: vocab.json and merges.txt (separated by a zero byte), tokenizer.json,
 // more tokens and merges for a good vocabulary (so that mutations reach the checks behind the
 // parser), or a text for encode and decode. A file may be refused with Error; whatever loads must

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bundles the page into page/: page.html, page.js, page.css.
 import { build } from "esbuild";
 import { copyFile, mkdir, readFile } from "node:fs/promises";

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: MIT
 #include "cli/attention_options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "analysis/head_list.h"
-#include "analysis/head_report.h"
 #include "cli/numbers.h"
 #include "core/error.h"
-#include "text/task_items.h"
+#include "heads/head_list.h"
+#include "heads/head_report.h"
+#include "tasks/task_items.h"
 #include "text/token_stream.h"
 
 namespace clearhead::cli {
@@ -29,7 +30,7 @@ Sequences Windows(const std::vector<std::int32_t>& ids, std::int64_t context, st
 }
 
 Sequences ReadSequences(const AttentionOptions& options, const fs::path& path,
-                        const Gpt2Config& config, std::uint64_t seed) {
+                        const ModelConfig& config, std::uint64_t seed) {
   if (options.task_option->count() > 0) {
     const TaskSet set = MakeTaskSet(ParseTask(options.task), Tokenizer::Load(path),
                                     {.count = options.items, .seed = seed});
@@ -130,14 +131,14 @@ std::vector<OpenedSource> OpenSources(const AttentionOptions& options, std::uint
   const auto label = [&](const std::string& name) {
     return sources.size() < options.labels.size() ? options.labels[sources.size()] : name;
   };
-  std::vector<Gpt2> models;
+  std::vector<Model> models;
   std::vector<fs::path> paths;
   for (const std::string& name : options.models) {
     paths.push_back(FindModel(name));
     models.push_back(LoadModel(paths.back()));
   }
   // Gate flags are for the gated ones among the models; it is an error if none is.
-  const bool any_gated = std::any_of(models.begin(), models.end(), [](const Gpt2& model) {
+  const bool any_gated = std::any_of(models.begin(), models.end(), [](const Model& model) {
     return model.config.attention == AttentionKind::kGated;
   });
   for (std::size_t m = 0; m < models.size(); ++m) {

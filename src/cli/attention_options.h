@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention from anywhere, for the commands that look at heads: models with an input to run them
 // on, or files with attention in them.
 #pragma once
@@ -6,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/attention_source.h"
 #include "cli/common.h"
 #include "cli/gate_options.h"
+#include "heads/attention_source.h"
 
 namespace clearhead::cli {
 
@@ -36,7 +37,7 @@ struct HeadFigureOptions {
 
 struct OpenedSource {
   AttentionSource attention;
-  std::optional<Gpt2> model;  // none for a file
+  std::optional<Model> model;  // none for a file
 };
 
 // The models in the order given, then the files. Refuses fewer than one source and more than

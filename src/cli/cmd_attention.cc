@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead attention MODEL --prompt S: the attention of every head, drawn in the terminal.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -9,8 +10,8 @@
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "figures/terminal_map.h"
-#include "model/recorder.h"
 #include "model/run.h"
+#include "use/recorder.h"
 
 namespace clearhead::cli {
 namespace {
@@ -30,8 +31,8 @@ int TerminalColumns() {
 
 void Run(const Options& o) {
   const std::filesystem::path path = FindModel(o.model);
-  const Gpt2 model = LoadModel(path);
-  const Gpt2Config& config = model.config;
+  const Model model = LoadModel(path);
+  const ModelConfig& config = model.config;
   if (o.layer >= config.layers)
     Fail("--layer {}: the model has layers 0 to {}", o.layer, config.layers - 1);
   const Tokenizer tokenizer = Tokenizer::Load(path);

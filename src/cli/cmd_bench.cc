@@ -1,23 +1,24 @@
+// SPDX-License-Identifier: MIT
 // clearhead bench: what this machine reaches, each figure beside the limit it is held to.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 
-#include "cli/bench_patching.h"
-#include "cli/bench_steps.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/measure.h"
 #include "core/random.h"
 #include "core/threads.h"
 #include "kernels/attention.h"
 #include "kernels/bf16_gemm.h"
 #include "kernels/gated_attention.h"
 #include "kernels/gemm.h"
-#include "model/generate.h"
-#include "model/recorder.h"
+#include "measure/best_seconds.h"
+#include "measure/patching_times.h"
+#include "measure/step_times.h"
 #include "model/run.h"
+#include "use/generate.h"
+#include "use/recorder.h"
 
 namespace clearhead::cli {
 namespace {
@@ -26,13 +27,13 @@ struct Options {
   CommonOptions common;
 };
 
-Gpt2Config Gpt2Small() {
-  Gpt2Config config{.layers = 12,
-                    .heads = 12,
-                    .width = 768,
-                    .vocabulary = 50257,
-                    .positions = 1024,
-                    .inner = 3072};
+ModelConfig SmallGpt2() {
+  ModelConfig config{.layers = 12,
+                     .heads = 12,
+                     .width = 768,
+                     .vocabulary = 50257,
+                     .positions = 1024,
+                     .inner = 3072};
   return config;
 }
 
@@ -70,8 +71,8 @@ struct GemmProblem {
 
 // Seconds that sgemm alone takes for the matrix products of a forward pass over T tokens: the
 // linear layers, the logits, and scores and values of every head as full T x T products.
-double ForwardProductsSeconds(const Gpt2& model, std::int64_t T, double budget) {
-  const Gpt2Config& c = model.config;
+double ForwardProductsSeconds(const Model& model, std::int64_t T, double budget) {
+  const ModelConfig& c = model.config;
   Buffer<float> x = RandomBuffer(T * c.inner), y(T * std::max(c.vocabulary, c.inner)), s(T * T);
   const BlockTensors<const float>& w = model.weights.blocks[0];
   const std::int64_t C = c.width, F = c.inner, D = c.head_size();
@@ -98,7 +99,7 @@ double ForwardProductsSeconds(const Gpt2& model, std::int64_t T, double budget) 
 }
 
 // A forward pass with the pattern of every head kept, logits included.
-double ForwardSeconds(const Gpt2& model, std::int64_t T, double budget) {
+double ForwardSeconds(const Model& model, std::int64_t T, double budget) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(T));
   for (std::size_t i = 0; i < ids.size(); ++i)
     ids[i] = static_cast<std::int32_t>((i * 7919) % 50257);
@@ -233,9 +234,9 @@ void ReportSteps(const Options& options, const std::vector<StepRates>& steps, do
 
 // The shape of the language model that ships.
 void ReportPatching(const Options& options, Json* json) {
-  const Gpt2Config config{
+  const ModelConfig config{
       .layers = 6, .heads = 8, .width = 256, .vocabulary = 4096, .positions = 256, .inner = 1024};
-  const Gpt2 model = RandomModel(config, options.common.seed);
+  const Model model = RandomModel(config, options.common.seed);
   const PatchingTimes t = TimePatching(model, RandomTwins(config, 100, 16), 8);
   (*json)["patching_48_heads_100_prompts"] = {{"seconds", t.seconds},
                                               {"processor_seconds", t.processor_seconds},
@@ -249,13 +250,13 @@ void ReportPatching(const Options& options, Json* json) {
 
 void Run(const Options& options) {
   GemmProblem gemm;
-  const Gpt2Config config = Gpt2Small();
+  const ModelConfig config = SmallGpt2();
   double sgemm = gemm.flops() / gemm.SgemmSeconds(1.5) / 1e9;
   Json json = {{"threads", Threads()}};
   const bool tiles = Bf16GemmAvailable();
   const double bf16 = tiles ? gemm.flops() / gemm.Bf16Seconds(1.5) / 1e9 : 0.0;
 
-  const Gpt2 model = RandomModel(config, options.common.seed);
+  const Model model = RandomModel(config, options.common.seed);
   const std::int64_t parameters = config.ParameterCount();
   const double T = 256.0;
   const double flops_per_token =

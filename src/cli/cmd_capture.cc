@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead capture MODEL: run once, write logits, taps and gradients to a file.
 #include <fmt/format.h>
 
@@ -8,7 +9,7 @@
 #include "cli/gate_options.h"
 #include "cli/precision.h"
 #include "core/error.h"
-#include "model/capture.h"
+#include "use/capture.h"
 
 namespace clearhead::cli {
 namespace {
@@ -24,11 +25,11 @@ struct Options {
 
 void Run(const Options& options) {
   const std::filesystem::path path = FindModel(options.model);
-  const Gpt2 model = LoadModel(path);
+  const Model model = LoadModel(path);
   const InputTokens input = ReadInput(options.input, path);
   CaptureOptions capture;
   capture.gates = options.gates.Resolve(model.config, options.common.seed);
-  Gpt2Config running = model.config;
+  ModelConfig running = model.config;
   if (capture.gates.open) running.attention = AttentionKind::kSoftmax;  // has no gates to look at
   if (options.taps_option->count() > 0) capture.taps = MatchTaps(options.taps, running);
   capture.gradients = options.gradients;

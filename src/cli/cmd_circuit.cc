@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead circuit A [B] --task T: which heads and edges a behaviour needs, in one or two models.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -5,8 +6,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/bench_patching.h"
-#include "cli/circuit_output.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/numbers.h"
@@ -14,6 +13,8 @@
 #include "core/error.h"
 #include "core/progress.h"
 #include "core/threads.h"
+#include "figures/circuit_output.h"
+#include "measure/patching_times.h"
 
 namespace clearhead::cli {
 namespace {
@@ -29,7 +30,7 @@ struct Options {
 
 struct LoadedModel {
   std::string label;
-  Gpt2 model;
+  Model model;
   Tokenizer tokenizer;
 };
 
@@ -195,7 +196,7 @@ void Benchmark(const Options& o) {
                         t.TimesFaster(), t.largest_difference);
   };
   for (const LoadedModel& model : Load(o)) {
-    const Gpt2Config& config = model.model.config;
+    const ModelConfig& config = model.model.config;
     PatchingTimes all;
     for (const std::string& task : o.tasks) {
       const TaskSet set = SetOf(o, task, model.tokenizer);

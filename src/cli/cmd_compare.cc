@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead compare A B --text F | --prompt S: two models on the same windows of one text, or on
 // prompts.
 #include <fmt/format.h>
@@ -13,9 +14,9 @@
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "core/progress.h"
-#include "model/compare.h"
-#include "model/predict.h"
 #include "text/token_stream.h"
+#include "use/compare.h"
+#include "use/predict.h"
 
 namespace clearhead::cli {
 namespace {
@@ -83,7 +84,7 @@ std::string Table(const Options& o, const Comparison& c) {
 }
 
 // What both expect after each prompt, their losses on the prompt itself, and the edges it took.
-void ComparePrompts(const Options& o, const Gpt2& a, const Gpt2& b, const Tokenizer& tokenizer_a,
+void ComparePrompts(const Options& o, const Model& a, const Model& b, const Tokenizer& tokenizer_a,
                     const Tokenizer& tokenizer_b, const GateRun& gates) {
   Json list = Json::array();
   std::string text = fmt::format("A  {}\nB  {}\n", o.a, o.b);
@@ -128,7 +129,7 @@ void ComparePrompts(const Options& o, const Gpt2& a, const Gpt2& b, const Tokeni
 void Run(const Options& o) {
   if (o.text.empty() == o.prompts.empty()) FailUsage("give --text or --prompt");
   const std::filesystem::path path_a = FindModel(o.a), path_b = FindModel(o.b);
-  const Gpt2 a = LoadModel(path_a), b = LoadModel(path_b);
+  const Model a = LoadModel(path_a), b = LoadModel(path_b);
   if (a.config.vocabulary != b.config.vocabulary) {
     Fail("'{}' has a vocabulary of {} and '{}' one of {}; compare models with one tokenizer", o.a,
          a.config.vocabulary, o.b, b.config.vocabulary);

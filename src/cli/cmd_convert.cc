@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: MIT
 // clearhead convert MODEL --dtype T --out DIR: the same model, stored in another type.
 #include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "model/convert.h"
+#include "use/convert.h"
 
 namespace clearhead::cli {
 namespace {

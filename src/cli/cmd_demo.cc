@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead demo: the whole story in about a minute, with the models that ship. Everything is done
 // by commands that are shown before they run.
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include <filesystem>
 #include <map>
 
-#include "analysis/task_score.h"
+#include "circuits/task_score.h"
 #include "cli/common.h"
 #include "cli/interrupt.h"
 #include "cli/run_command.h"
@@ -120,7 +121,7 @@ class Demo {
   }
 
   // Whole sums of numbers that no model was taught with.
-  std::int64_t RightSums(const Gpt2& model, const Tokenizer& tokenizer) const {
+  std::int64_t RightSums(const Model& model, const Tokenizer& tokenizer) const {
     const double share = ExactSums(model, tokenizer, {.count = kSums, .seed = o_.common.seed});
     return static_cast<std::int64_t>(share * static_cast<double>(kSums) + 0.5);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead eval MODEL --text F: loss and perplexity on a text.
 #include <fmt/format.h>
 
@@ -10,8 +11,8 @@
 #include "cli/gate_options.h"
 #include "cli/numbers.h"
 #include "core/progress.h"
-#include "model/evaluate.h"
 #include "text/token_stream.h"
+#include "use/evaluate.h"
 
 namespace clearhead::cli {
 namespace {
@@ -24,7 +25,7 @@ struct Options {
   bool per_head = false;
 };
 
-void AddGateFields(const Gpt2Config& config, const Evaluation& result, bool per_head, Json* json) {
+void AddGateFields(const ModelConfig& config, const Evaluation& result, bool per_head, Json* json) {
   AddEdgeFields(TotalEdges(result), json);
   if (!per_head) return;
   Json list = Json::array();
@@ -43,7 +44,7 @@ void AddGateFields(const Gpt2Config& config, const Evaluation& result, bool per_
 
 void Run(const Options& options) {
   const std::filesystem::path path = FindModel(options.model);
-  const Gpt2 model = LoadModel(path);
+  const Model model = LoadModel(path);
   GateRun gates = options.gates.Resolve(model.config, options.common.seed);
   gates.sum_probabilities = options.per_head;
   const Tokenizer tokenizer = Tokenizer::Load(path);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead generate MODEL --prompt S: continue a text, printing it as it comes.
 #include <fmt/format.h>
 
@@ -6,9 +7,9 @@
 #include "cli/gate_options.h"
 #include "cli/numbers.h"
 #include "core/error.h"
-#include "model/generate.h"
 #include "model/run.h"
 #include "text/utf8.h"
+#include "use/generate.h"
 
 namespace clearhead::cli {
 namespace {
@@ -27,7 +28,7 @@ void Run(const Options& options) {
   }
   const bool from_ids = options.ids_option->count() > 0;
   const std::filesystem::path path = FindModel(options.model);
-  const Gpt2 model = LoadModel(path);
+  const Model model = LoadModel(path);
   // With --ids a model without tokenizer can be run; then ids are printed.
   std::optional<Tokenizer> tokenizer;
   if (!from_ids) tokenizer = Tokenizer::Load(path);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead grid A [B ...] --out F: attention maps of many heads on one page.
 #include <fmt/format.h>
 
@@ -5,11 +6,11 @@
 #include <charconv>
 #include <map>
 
-#include "analysis/head_report.h"
 #include "cli/attention_options.h"
 #include "cli/commands.h"
 #include "core/error.h"
 #include "figures/head_grid.h"
+#include "heads/head_report.h"
 
 namespace clearhead::cli {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead heads A [B]: what every head does, in numbers and in words.
 #include <fmt/format.h>
 
@@ -5,12 +6,12 @@
 #include <map>
 #include <optional>
 
-#include "analysis/head_list.h"
-#include "analysis/results_json.h"
 #include "cli/attention_options.h"
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/progress.h"
+#include "heads/head_list.h"
+#include "heads/results_json.h"
 
 namespace clearhead::cli {
 namespace {

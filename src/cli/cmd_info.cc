@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead info [MODEL]: the machine, the kernels that run on it and why, the model.
 #include <fmt/format.h>
 
@@ -28,8 +29,8 @@ Json MachineJson() {
 }
 
 Json ModelJson(const std::filesystem::path& path) {
-  const Gpt2 model = LoadModel(path);
-  const Gpt2Config& config = model.config;
+  const Model model = LoadModel(path);
+  const ModelConfig& config = model.config;
   Json json = {{"path", path.string()},
                {"layers", config.layers},
                {"heads", config.heads},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead report [A] [B] --out F: the page with its data in one file.
 #include <fmt/format.h>
 

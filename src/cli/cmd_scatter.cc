@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: MIT
 // clearhead scatter A [B] --heads ... --out F: how the weights of heads relate.
 #include <fmt/format.h>
 
-#include "analysis/results_json.h"
 #include "cli/attention_options.h"
 #include "cli/commands.h"
 #include "core/error.h"
 #include "figures/correlation_figure.h"
 #include "figures/scatter_matrix.h"
+#include "heads/results_json.h"
 
 namespace clearhead::cli {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead serve [A] [B]: the page in a browser.
 #include <fmt/format.h>
 #include <spawn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead sparsify MODEL: the same model with a fraction of its attention edges, at the same
 // loss.
 #include <fmt/format.h>
@@ -96,7 +97,7 @@ Json QualityJson(const SparseQuality& q) {
 void Run(const Options& given) {
   Options o = given;
   const fs::path path = FindModel(o.model);
-  const Gpt2 dense = LoadModel(path);
+  const Model dense = LoadModel(path);
   if (dense.config.attention != AttentionKind::kSoftmax) {
     Fail("'{}' is gated already; sparsify starts from a dense model", path.string());
   }

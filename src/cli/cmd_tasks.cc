@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: MIT
 // clearhead tasks [NAME...]: examples of the tasks, a model's score on them, files with them.
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "analysis/task_score.h"
+#include "circuits/task_score.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/random.h"
-#include "text/task_items.h"
+#include "tasks/task_items.h"
 
 namespace clearhead::cli {
 namespace {
@@ -72,7 +73,8 @@ std::string Some(const Json& texts) {
   return texts.size() > 3 ? fmt::format("{} .. ({})", shown, texts.size()) : shown;
 }
 
-Json Describe(const TaskSet& set, const Options& o, const Tokenizer& tokenizer, const Gpt2& model) {
+Json Describe(const TaskSet& set, const Options& o, const Tokenizer& tokenizer,
+              const Model& model) {
   const TaskScore score = ScoreTask(model, set);
   Json json = {{"task", set.name},
                {"metric", ToText(set.metric)},
@@ -153,7 +155,7 @@ void Run(const Options& o) {
   }
   const std::filesystem::path path = FindModel(o.model);
   const Tokenizer tokenizer = Tokenizer::Load(path);
-  const Gpt2 model = LoadModel(path);
+  const Model model = LoadModel(path);
   Json list = Json::array();
   if (!o.import_path.empty()) {
     const TaskMetric metric = o.metric == "probability-difference"

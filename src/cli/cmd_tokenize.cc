@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead tokenize MODEL: text to token ids, and back.
 #include <fmt/format.h>
 

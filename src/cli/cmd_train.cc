@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead train: a GPT-2-architecture model from text.
 #include <fmt/format.h>
 
@@ -55,24 +56,24 @@ Tokenizer MakeTokenizer(const Options& o) {
                           }});
 }
 
-Gpt2Config MakeConfig(const Options& o, std::int64_t vocabulary) {
-  Gpt2Config config{.layers = o.layers,
-                    .heads = o.heads,
-                    .width = o.width,
-                    .vocabulary = vocabulary,
-                    .positions = o.train.shape.context,
-                    .inner = 4 * o.width};
+ModelConfig MakeConfig(const Options& o, std::int64_t vocabulary) {
+  ModelConfig config{.layers = o.layers,
+                     .heads = o.heads,
+                     .width = o.width,
+                     .vocabulary = vocabulary,
+                     .positions = o.train.shape.context,
+                     .inner = 4 * o.width};
   return config;
 }
 
 // Fresh weights, or those of another model to go on with.
-Gpt2 StartModel(const Options& o, const Tokenizer& tokenizer) {
+Model StartModel(const Options& o, const Tokenizer& tokenizer) {
   if (o.from.empty()) {
-    Gpt2Config config = MakeConfig(o, tokenizer.vocabulary_size());
+    ModelConfig config = MakeConfig(o, tokenizer.vocabulary_size());
     config.end_of_text = tokenizer.end_of_text();
     return RandomModel(config, o.common.seed);
   }
-  Gpt2 model = LoadModel(FindModel(o.from));
+  Model model = LoadModel(FindModel(o.from));
   if (model.config.attention != AttentionKind::kSoftmax) {
     Fail("'{}' is gated; train goes on with dense models only", o.from);
   }
@@ -87,7 +88,7 @@ Gpt2 StartModel(const Options& o, const Tokenizer& tokenizer) {
   return model;
 }
 
-Json PlanJson(const Gpt2Config& config, const StepShape& shape) {
+Json PlanJson(const ModelConfig& config, const StepShape& shape) {
   Json items = Json::array();
   std::int64_t total = 0;
   for (const MemoryItem& item : TrainStep::MemoryPlan(config, shape)) {
@@ -97,7 +98,7 @@ Json PlanJson(const Gpt2Config& config, const StepShape& shape) {
   return {{"parameters", config.ParameterCount()}, {"memory", items}, {"total_bytes", total}};
 }
 
-void PrintPlan(const Options& o, const Gpt2Config& config, const StepShape& shape) {
+void PrintPlan(const Options& o, const ModelConfig& config, const StepShape& shape) {
   const Json plan = PlanJson(config, shape);
   if (o.common.json) return PrintJson(plan);
   std::string text = fmt::format("{} parameters; batch {} x {} tokens, {} pass(es) per step, {}\n",
@@ -158,8 +159,8 @@ void Run(const Options& given) {
       o.valid.empty() ? std::vector<std::int32_t>() : EncodeFile(tokenizer, o.valid);
   CheckLongEnough(train, o.train.shape.context);
   if (o.lines) o.train.starts = LineStarts(tokenizer, train);
-  const Gpt2 start = StartModel(o, tokenizer);
-  const Gpt2Config& config = start.config;
+  const Model start = StartModel(o, tokenizer);
+  const ModelConfig& config = start.config;
   MakeDirectory(o.out);
   tokenizer.Save(o.out);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One function per command; each sits in its own file: parse, call the library, print.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What all commands share: options, finding models, printing.
 #pragma once
 

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: MIT
 // What commands print about the edges of a gated model.
 #pragma once
 
 #include "core/json.h"
-#include "model/evaluate.h"
+#include "use/evaluate.h"
 
 namespace clearhead::cli {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --gates hard|sampled|open and --gate-weight, for commands that run gated models.
 #pragma once
 
@@ -30,7 +31,7 @@ struct GateFlags {
   }
 
   // Refuses gate flags on a model without gates.
-  GateRun Resolve(const Gpt2Config& config, std::uint64_t seed) const {
+  GateRun Resolve(const ModelConfig& config, std::uint64_t seed) const {
     const bool asked =
         gates_option->count() > 0 || (weight_option != nullptr && weight_option->count() > 0);
     if (asked && config.attention != AttentionKind::kGated) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ctrl-C during long work: the first asks the work to stop at a good place and save; the second
 // ends the program at once.
 #pragma once

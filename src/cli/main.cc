@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not
 // understood, 130 interrupted after saving.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of numbers on the command line. CLI11's own let "nan" through, wrap "-1" around where the
 // option is unsigned, and print the largest double with its 309 digits.
 #pragma once

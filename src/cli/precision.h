@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --precision auto|fp32|bf16.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Commands run from inside the program, as if they were typed.
 #pragma once
 

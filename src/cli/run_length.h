@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What `train` and `sparsify` share on the command line: how long to run, and where sequences
 // start.
 #pragma once

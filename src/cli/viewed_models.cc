@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "cli/viewed_models.h"
 
 #include "cli/common.h"
@@ -13,10 +14,10 @@ std::vector<std::string> ShippedPair() {
   std::int64_t largest = 0;
   const std::vector<std::string> names = ShippedModels();
   for (const std::string& dense : names) {
-    const Gpt2Config a = ReadConfig(FindModel(dense));
+    const ModelConfig a = ReadConfig(FindModel(dense));
     if (a.attention != AttentionKind::kSoftmax || a.ParameterCount() <= largest) continue;
     for (const std::string& gated : names) {
-      const Gpt2Config b = ReadConfig(FindModel(gated));
+      const ModelConfig b = ReadConfig(FindModel(gated));
       if (b.attention == AttentionKind::kGated && a.layers == b.layers && a.heads == b.heads &&
           a.width == b.width && a.vocabulary == b.vocabulary) {
         pair = {dense, gated};

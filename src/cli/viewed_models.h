@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The models of `serve` and `report`: named on the command line, or the pair that ships.
 #pragma once
 

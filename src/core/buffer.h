@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An owned, uninitialised, 64-byte aligned array. Move-only; views borrow from it.
 #pragma once
 

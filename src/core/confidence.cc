@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/confidence.h"
 
 #include <algorithm>

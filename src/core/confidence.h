@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Confidence interval of a mean of paired differences.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Element types of stored tensors, and conversion to and from the fp32 that all computing uses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Errors. Two kinds, because two different people must act:
 //   Error        the outside world is wrong (a file, an argument, the disk): the user acts. The
 //   message

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files: whole-file reads, read-only maps, and writes that are either complete or absent.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // JSON: nlohmann's library, wrapped once so that every parse error names its source and every file
 // has one way in and out. Objects keep the order of insertion: results read as they were written.
 #pragma once

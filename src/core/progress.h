@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A progress line for people: drawn on a terminal, silent everywhere else, so that logs and pipes
 // never see it.
 #pragma once

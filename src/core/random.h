@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random numbers as a pure function of coordinates: no state, no order. The same (seed,
 // coordinates) give the same bits in forward, backward, reference and under any number of threads.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Safetensors files: an 8-byte little-endian header length, a JSON header
 //   {"__metadata__": {key: text}, name: {"dtype": "F32", "shape": [..], "data_offsets": [begin,
 //   end]}}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Shapes and strided views of tensors of up to four axes. Views borrow; Buffer owns.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/threads.h"
 
 #ifdef _OPENMP

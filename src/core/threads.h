@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Threads: one pool for the whole program, OpenMP's, which OpenBLAS uses too. (Two pools on few
 // cores fight: baselines in docs/architecture.md.)
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one wrapper of Cairo: a page to draw on that becomes an SVG, PDF or PNG file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/chart_axis.h"
 
 #include <fmt/format.h>

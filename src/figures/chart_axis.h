@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One axis of a chart: the range that holds the data, and ticks a reader can count in.
 #pragma once
 

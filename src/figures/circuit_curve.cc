@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/circuit_curve.h"
 
 #include "figures/line_chart.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Faithfulness over the size of the circuit, one line per model, random sets of equal size pale
 // behind it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A circuit drawn layer by layer: boxes in rows from the input at the bottom to the logits at the
 // top, curves for what flows between them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Colours that stand for numbers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/correlation_figure.h"
 
 #include <fmt/format.h>

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: MIT
 // The head x head correlation matrix in clustered order, one section per model.
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
-#include "analysis/correlation.h"
 #include "figures/canvas.h"
+#include "heads/correlation.h"
 
 namespace clearhead {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/head_grid.h"
 
 #include <algorithm>

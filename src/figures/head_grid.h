@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Many small attention maps on one page: a rounded panel per model, a grid of square maps in each,
 // every map with its head's label in the empty corner of the future.
 #pragma once
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/head_map.h"
 #include "figures/canvas.h"
+#include "heads/head_map.h"
 
 namespace clearhead {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/line_chart.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Line charts: training curves, a loss and an edge percentage over the steps of sparsifying.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/running_mean.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The smooth line through noisy values.
 #pragma once
 

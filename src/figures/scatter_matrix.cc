@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/scatter_matrix.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scatter-plot matrices of heads: cell (x, y) plots the weights of head x against those of head y,
 // histograms stand on the diagonal, one section per model.
 #pragma once
@@ -5,8 +6,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "analysis/correlation.h"
 #include "figures/canvas.h"
+#include "heads/correlation.h"
 
 namespace clearhead {
 

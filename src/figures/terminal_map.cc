@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/terminal_map.h"
 
 #include <fmt/format.h>

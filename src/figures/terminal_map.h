@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention maps as text: a look at the heads without leaving the terminal.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How every figure looks: fonts, colours and line widths, in points, in one place.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The activation between the two halves of the MLP, elementwise.
 //   gelu_new  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))      GPT-2's own
 //   gelu      x/2 (1 + erf(x/sqrt 2))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // AdamW (Loshchilov and Hutter), one pass over memory.
 //   g  = grad_scale * grad
 //   m  = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g^2

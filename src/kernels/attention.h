@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Causal attention of one layer, fused: the score matrix exists only block by block in cache,
 // memory is linear in length. attention_stages.h has the same computation with every T×T matrix in
 // the open.

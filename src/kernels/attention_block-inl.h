@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What all attention kernels share besides the products (attention_product-inl.h): block sizes, the
 // vector functions of a row, packing, and the cutting of work. Compiled once per instruction set
 // (Highway).

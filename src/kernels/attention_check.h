@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What every attention kernel demands of its shape.
 #pragma once
 

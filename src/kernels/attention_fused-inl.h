@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Fused forward and backward over blocks of queries, for dense and gated attention alike: what
 // happens to a row of scores is the template argument. Compiled once per instruction set (Highway).
 #if defined(CLEARHEAD_ATTENTION_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Products of cache-sized blocks, dense and sparse. Compiled once per instruction set (Highway).
 //
 // Every element is accumulated in one chain over its depth, in order. Therefore a result does not

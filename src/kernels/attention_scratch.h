@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Scratch memory that a thread keeps between calls, so that a training step allocates nothing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Causal attention in stages, for taps and interventions, where the T×T values must exist. Matrices
 // are contiguous [batch, heads, queries, keys]. Only causal pairs (j <= i + keys - queries) take
 // part: what lies above the diagonal is written as stated and never read.

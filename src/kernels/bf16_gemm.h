@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix products on Intel AMX tiles for training: fp32 in, fp32 out; both operands are rounded
 // once to bf16 (nearest even, NaN kept), products are summed in fp32.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sums over rows into vectors of one row's width: bias and layer-norm gradients.
 #pragma once
 

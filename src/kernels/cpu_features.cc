@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cpu_features.h"
 
 #if defined(__x86_64__)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What this CPU and its operating system let us use. Detection runs at the build baseline, once; on
 // anything but x86-64 every answer is no.
 #pragma once

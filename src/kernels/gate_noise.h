@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Noise of the attention gates: a uniform number in (0, 1) as a pure function of
 // (seed, step, sample, layer, head, query, key), so that forward, backward, the reference and any
 // number of threads see the same bits and nothing is stored.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gated causal attention of one layer, fused. In the notation of attention.h, with gate logit
 // g_ij = s_ij + bias:
 //

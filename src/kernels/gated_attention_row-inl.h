@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gate of a vector of scores: one definition for the fused kernels and the stages, so that they
 // agree on every gate bit for bit. Compiled once per instruction set (Highway).
 #if defined(CLEARHEAD_GATED_ATTENTION_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)

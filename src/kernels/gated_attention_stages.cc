@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gated_attention_stages.cc"
 #include <hwy/foreach_target.h>

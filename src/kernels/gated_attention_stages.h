@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The gate as a stage of its own between CausalSoftmax and AttentionApply (attention_stages.h), for
 // taps and interventions on the mask. Matrices are contiguous [batch, heads, queries, keys]; above
 // the diagonal everything is written as 0 and never read.

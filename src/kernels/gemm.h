@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // fp32 matrix products, row-major.
 //   Gemm      C[m,n] (+)= op(A) op(B)     OpenBLAS, shared out among our threads
 //   MatVec    y[n] = x[k] W[k,n] + bias   our own: they read every weight once, at the speed of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which implementation of each kind of kernel runs on this machine, and why.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layer norm over the last axis.
 //   mean = sum x / C,  scale = sqrt(sum (x-mean)^2 / C + epsilon),  y = (x - mean)/scale * weight +
 //   bias

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A linear layer as GPT-2 stores it (Hugging Face's Conv1D): weight [in, out], y = x W + bias.
 //
 //   forward            y[r,out]    = x[r,in] W[in,out] + bias

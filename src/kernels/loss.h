@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Softmax cross-entropy, in place on a block of logits.
 //   loss = log sum_v exp(logits[v]) - logits[target]
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/activations.h"
 
 #include <functional>
@@ -36,7 +37,7 @@ struct Slots {
   float *&d_resid, *&d_ln, *&d_z, *&d_qkv, *&d_mlp;
 };
 
-void TakeBlock(Arena& arena, const Gpt2Config& config, std::int64_t rows, bool in_place,
+void TakeBlock(Arena& arena, const ModelConfig& config, std::int64_t rows, bool in_place,
                BlockActivations* block) {
   const std::int64_t C = config.width, F = config.inner;
   arena.Take("norms", rows * C, &block->ln_1);
@@ -56,7 +57,7 @@ void TakeBlock(Arena& arena, const Gpt2Config& config, std::int64_t rows, bool i
   }
 }
 
-void Layout(Arena& arena, const Gpt2Config& config, std::int64_t rows, std::int64_t logit_rows,
+void Layout(Arena& arena, const ModelConfig& config, std::int64_t rows, std::int64_t logit_rows,
             Keep keep, Slots s) {
   const std::int64_t C = config.width, F = config.inner;
   s.blocks.resize(static_cast<std::size_t>(config.layers));
@@ -113,7 +114,7 @@ void Layout(Arena& arena, const Gpt2Config& config, std::int64_t rows, std::int6
 
 }  // namespace
 
-Activations::Activations(const Gpt2Config& config, std::int64_t batch_size,
+Activations::Activations(const ModelConfig& config, std::int64_t batch_size,
                          std::int64_t sequence_length, Keep what, std::int64_t rows_of_logits)
     : batch(batch_size), length(sequence_length), logit_rows(rows_of_logits), keep(what) {
   const Slots slots{blocks, branch,  resid_final, ln_f, ln_f_mean, ln_f_scale, logits,
@@ -130,7 +131,7 @@ Activations::Activations(const Gpt2Config& config, std::int64_t batch_size,
   }
 }
 
-std::vector<MemoryItem> Activations::Plan(const Gpt2Config& config, std::int64_t batch,
+std::vector<MemoryItem> Activations::Plan(const ModelConfig& config, std::int64_t batch,
                                           std::int64_t length, Keep keep, std::int64_t logit_rows) {
   std::vector<BlockActivations> blocks;
   float* unused[12] = {};

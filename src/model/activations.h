@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Activations: all buffers of a pass in one arena, planned before the pass. Letters: R = B*T rows,
 // C width, F inner, H heads, V vocabulary, L layers.
 #pragma once
@@ -58,12 +59,12 @@ struct MemoryItem {
 class Activations {
  public:
   // `logit_rows`: rows of logits that exist at a time; 0 if the caller gives the logits' place.
-  Activations(const Gpt2Config& config, std::int64_t batch, std::int64_t length, Keep keep,
+  Activations(const ModelConfig& config, std::int64_t batch, std::int64_t length, Keep keep,
               std::int64_t logit_rows);
   Activations(Activations&&) = default;
 
   // What the constructor would allocate, for printing.
-  static std::vector<MemoryItem> Plan(const Gpt2Config& config, std::int64_t batch,
+  static std::vector<MemoryItem> Plan(const ModelConfig& config, std::int64_t batch,
                                       std::int64_t length, Keep keep, std::int64_t logit_rows);
 
   std::int64_t batch = 0, length = 0, logit_rows = 0;

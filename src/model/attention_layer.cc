@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/attention_layer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The attention of a block between its two linear layers: q, k, v rows to z rows. Fused when nobody
 // looks; in stages, with the T×T matrices in the open, where a hook wants one of them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/block.h"
 
 #include <algorithm>
@@ -141,7 +142,7 @@ void AttentionHalfForward(const Pass& pass, std::int64_t layer, Activations& act
 }
 
 void MlpHalfForward(const Pass& pass, std::int64_t layer, Activations& activations) {
-  const Gpt2Config& config = pass.config();
+  const ModelConfig& config = pass.config();
   const std::int64_t R = pass.rows(), C = config.width, F = config.inner;
   const BlockLayers layers = LayersOf(pass, layer);
   BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
@@ -177,7 +178,7 @@ void AppendKeysAndValues(const Pass& pass, std::int64_t layer, Activations& acti
 
 void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activations,
                    BlockTensors<float>* gradients, PackedBf16* scratch) {
-  const Gpt2Config& config = pass.config();
+  const ModelConfig& config = pass.config();
   const std::int64_t R = pass.rows(), C = config.width, F = config.inner;
   const BlockLayers layers = LayersOf(pass, layer);
   const BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];

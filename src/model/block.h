@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // THE MAP: one transformer block, forward and backward.
 //
 //   x    = resid_pre

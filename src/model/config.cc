@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/config.h"
 
 #include <cmath>
@@ -140,7 +141,7 @@ class Fields {
   std::unordered_set<std::string> seen_;
 };
 
-void ReadAttentionKind(Fields& fields, std::string_view source, Gpt2Config* config) {
+void ReadAttentionKind(Fields& fields, std::string_view source, ModelConfig* config) {
   // The field of the published sparse checkpoints: gates at bias 0.
   if (fields.Flag("use_sparse_attn", false)) config->attention = AttentionKind::kGated;
   const Json* ours = fields.Find("clearhead");
@@ -163,22 +164,22 @@ void ReadAttentionKind(Fields& fields, std::string_view source, Gpt2Config* conf
 
 }  // namespace
 
-float Gpt2Config::AttentionScale(std::int64_t layer) const {
+float ModelConfig::AttentionScale(std::int64_t layer) const {
   double scale = 1.0;
   if (scale_attention) scale /= std::sqrt(static_cast<double>(head_size()));
   if (scale_by_inverse_layer) scale /= static_cast<double>(layer + 1);
   return static_cast<float>(scale);
 }
 
-std::int64_t Gpt2Config::ParameterCount() const {
+std::int64_t ModelConfig::ParameterCount() const {
   std::int64_t count = 0;
   for (const ParameterSpec& spec : ParameterTable(*this)) count += spec.shape.size();
   return count;
 }
 
-Gpt2Config ParseConfig(const Json& json, std::string_view source) {
+ModelConfig ParseConfig(const Json& json, std::string_view source) {
   Fields fields(json, source);
-  Gpt2Config config;
+  ModelConfig config;
 
   const Json* type = fields.Find("model_type");
   if (type != nullptr && *type != "gpt2") {
@@ -224,12 +225,12 @@ Gpt2Config ParseConfig(const Json& json, std::string_view source) {
   return config;
 }
 
-Gpt2Config ReadConfig(const std::filesystem::path& model_directory) {
+ModelConfig ReadConfig(const std::filesystem::path& model_directory) {
   const std::filesystem::path path = model_directory / "config.json";
   return ParseConfig(ReadJsonFile(path, /*max_bytes=*/1 << 20), path.string());
 }
 
-Json ToJson(const Gpt2Config& config, std::string_view dtype) {
+Json ToJson(const ModelConfig& config, std::string_view dtype) {
   Json json = {
       {"architectures", {"GPT2LMHeadModel"}},
       {"model_type", "gpt2"},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The configuration of a GPT-2-family model: what Hugging Face's config.json says that changes a
 // number.
 #pragma once
@@ -16,7 +17,7 @@ enum class AttentionKind {
   kGated,    // softmax weights times a gate that is open where score + gate_bias > 0
 };
 
-struct Gpt2Config {
+struct ModelConfig {
   std::int64_t layers = 0;      // n_layer
   std::int64_t heads = 0;       // n_head
   std::int64_t width = 0;       // n_embd
@@ -39,10 +40,10 @@ struct Gpt2Config {
 
 // Reads the fields above. Missing required ones, impossible values and unknown fields are refused
 // by name; `source` names the file in messages.
-Gpt2Config ParseConfig(const Json& json, std::string_view source);
-Gpt2Config ReadConfig(const std::filesystem::path& model_directory);
+ModelConfig ParseConfig(const Json& json, std::string_view source);
+ModelConfig ReadConfig(const std::filesystem::path& model_directory);
 
 // A config.json that Hugging Face loads as GPT2LMHeadModel.
-Json ToJson(const Gpt2Config& config, std::string_view dtype);
+Json ToJson(const ModelConfig& config, std::string_view dtype);
 
 }  // namespace clearhead

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Token and position embeddings: resid[b,t,:] = wte[id[b,t],:] + wpe[past + t,:].
 #pragma once
 

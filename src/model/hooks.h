@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Hooks: how a caller sees and changes a forward or backward pass while it runs. Values pass by in
 // the order of the forward pass (gradients in reverse); views are valid during the call only.
 #pragma once

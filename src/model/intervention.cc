@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/intervention.h"
 
 #include <array>
@@ -70,7 +71,7 @@ void ForSelected(const Intervention& intervention, const TensorView<float>& view
 
 }  // namespace
 
-void CheckIntervention(const Intervention& intervention, const Gpt2Config& config,
+void CheckIntervention(const Intervention& intervention, const ModelConfig& config,
                        std::int64_t batch, std::int64_t length) {
   const std::string name = TapName(intervention.tap);
   if (!HasGradient(intervention.tap.tap)) {

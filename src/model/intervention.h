@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Interventions: changes to chosen elements of a tap during a run, e.g. zero the output of head 3
 // in layer 5, or set its pattern at query 8 to what it was on another prompt.
 #pragma once
@@ -28,7 +29,7 @@ struct Intervention {
 };
 
 // Refuses an intervention that does not fit the model or the input, naming what is wrong.
-void CheckIntervention(const Intervention& intervention, const Gpt2Config& config,
+void CheckIntervention(const Intervention& intervention, const ModelConfig& config,
                        std::int64_t batch, std::int64_t length);
 
 void ApplyIntervention(const Intervention& intervention, const TensorView<float>& value);

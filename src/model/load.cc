@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -145,7 +146,7 @@ Found Take(Directory& directory, const ParameterSpec& spec, const fs::path& mode
 }
 
 // A tied model may carry its output matrix as a copy; then it must be one.
-void DropEqualHead(Directory& directory, const Gpt2Config& config, const Found& wte,
+void DropEqualHead(Directory& directory, const ModelConfig& config, const Found& wte,
                    const fs::path& model) {
   if (!config.tied || !directory.contains("lm_head.weight")) return;
   const Found head =
@@ -162,8 +163,8 @@ void DropEqualHead(Directory& directory, const Gpt2Config& config, const Found& 
 
 }  // namespace
 
-Gpt2 LoadModel(const fs::path& directory) {
-  Gpt2 model;
+Model LoadModel(const fs::path& directory) {
+  Model model;
   model.config = ReadConfig(directory);
   auto storage = std::make_shared<Storage>();
   storage->files = OpenFiles(directory);

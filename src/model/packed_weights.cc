@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/packed_weights.h"
 
 namespace clearhead {
@@ -10,7 +11,7 @@ void PackBoth(const float* weight, std::int64_t in, std::int64_t out, PackedMatr
 
 }  // namespace
 
-void PackedWeights::Pack(const Gpt2& model) {
+void PackedWeights::Pack(const Model& model) {
   const std::int64_t C = model.config.width, F = model.config.inner, V = model.config.vocabulary;
   blocks.resize(model.weights.blocks.size());
   for (std::size_t layer = 0; layer < blocks.size(); ++layer) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The weights of all matrix products once more, in bf16 and in the order of the AMX tiles. Packed
 // once per optimiser step from the fp32 masters; both ways round, since backward multiplies by the
 // transpose.
@@ -23,7 +24,7 @@ struct PackedWeights {
   PackedMatrix lm_head;  // forward: [C,V] from lm_head^T; transposed: [V,C]
 
   // Allocates on the first call only.
-  void Pack(const Gpt2& model);
+  void Pack(const Model& model);
 };
 
 }  // namespace clearhead

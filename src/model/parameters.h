@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one list of a GPT-2's parameters. Loading, saving, tests and the optimiser all walk it;
 // nothing else knows names or order.
 #pragma once
@@ -29,7 +30,7 @@ struct BlockTensors {
 };
 
 template <typename T>
-struct Gpt2Tensors {
+struct ModelTensors {
   T* wte = nullptr;  // [V, C]
   T* wpe = nullptr;  // [positions, C]
   std::vector<BlockTensors<T>> blocks;
@@ -52,7 +53,7 @@ inline std::string LibraryName(const ParameterSpec& spec) {
 // Calls visit(spec, slot) for every stored tensor in file order; slot is the T*& to read or fill.
 // Afterwards a tied lm_head is wte.
 template <typename T, typename Visit>
-void VisitParameters(const Gpt2Config& config, Gpt2Tensors<T>& tensors, const Visit& visit) {
+void VisitParameters(const ModelConfig& config, ModelTensors<T>& tensors, const Visit& visit) {
   const std::int64_t C = config.width, F = config.inner, V = config.vocabulary;
   const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns,
                           T*& slot) {
@@ -90,9 +91,9 @@ void VisitParameters(const Gpt2Config& config, Gpt2Tensors<T>& tensors, const Vi
 }
 
 // The list by itself.
-inline std::vector<ParameterSpec> ParameterTable(const Gpt2Config& config) {
+inline std::vector<ParameterSpec> ParameterTable(const ModelConfig& config) {
   std::vector<ParameterSpec> table;
-  Gpt2Tensors<const float> unused;
+  ModelTensors<const float> unused;
   VisitParameters(config, unused,
                   [&](const ParameterSpec& spec, const float*&) { table.push_back(spec); });
   return table;
@@ -101,8 +102,8 @@ inline std::vector<ParameterSpec> ParameterTable(const Gpt2Config& config) {
 // Points every slot into one block that holds the tensors one after another in file order (as the
 // trainer keeps weights, gradients and moments). The block holds config.ParameterCount() values.
 template <typename T>
-Gpt2Tensors<T> BindContiguous(const Gpt2Config& config, T* block) {
-  Gpt2Tensors<T> tensors;
+ModelTensors<T> BindContiguous(const ModelConfig& config, T* block) {
+  ModelTensors<T> tensors;
   VisitParameters(config, tensors, [&](const ParameterSpec& spec, T*& slot) {
     slot = block;
     block += spec.shape.size();

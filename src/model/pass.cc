@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: MIT
 #include "model/pass.h"
 
 namespace clearhead {
 
-KeyValueCache::KeyValueCache(const Gpt2Config& config, std::int64_t batch, std::int64_t size)
+KeyValueCache::KeyValueCache(const ModelConfig& config, std::int64_t batch, std::int64_t size)
     : capacity(size) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     keys.emplace_back(batch * capacity * config.width);
@@ -11,7 +12,7 @@ KeyValueCache::KeyValueCache(const Gpt2Config& config, std::int64_t batch, std::
 }
 
 BlockLayers LayersOf(const Pass& pass, std::int64_t layer) {
-  const Gpt2Config& config = pass.config();
+  const ModelConfig& config = pass.config();
   const auto at = static_cast<std::size_t>(layer);
   const BlockTensors<const float>& w = pass.model.weights.blocks[at];
   const std::int64_t C = config.width, F = config.inner;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One pass of a model over a batch of tokens: what the blocks need to know beside their own
 // buffers.
 #pragma once
@@ -17,7 +18,7 @@ namespace clearhead {
 
 // Keys and values of the positions seen so far, per layer [B, capacity, C].
 struct KeyValueCache {
-  KeyValueCache(const Gpt2Config& config, std::int64_t batch, std::int64_t capacity);
+  KeyValueCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity);
 
   std::int64_t capacity;
   std::int64_t length = 0;  // positions filled
@@ -38,7 +39,7 @@ struct GateRun {
 };
 
 struct Pass {
-  const Gpt2& model;
+  const Model& model;
   std::int64_t batch;
   std::int64_t length;  // new tokens of each sequence
   Hooks* hooks = nullptr;
@@ -46,7 +47,7 @@ struct Pass {
   GateRun gates = {};
   const PackedWeights* packed = nullptr;  // products in bf16 with these; null for fp32
 
-  const Gpt2Config& config() const { return model.config; }
+  const ModelConfig& config() const { return model.config; }
   std::int64_t rows() const { return batch * length; }
   std::int64_t past() const { return cache == nullptr ? 0 : cache->length; }
   bool gated() const { return config().attention == AttentionKind::kGated && !gates.open; }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include <cmath>
 
 #include "core/buffer.h"
@@ -7,8 +8,8 @@
 
 namespace clearhead {
 
-void FillRandom(const Gpt2Config& config, std::uint64_t seed, float* block) {
-  Gpt2Tensors<float> tensors;
+void FillRandom(const ModelConfig& config, std::uint64_t seed, float* block) {
+  ModelTensors<float> tensors;
   std::uint64_t tensor = 0;
   VisitParameters(config, tensors, [&](const ParameterSpec& spec, float*&) {
     const std::int64_t size = spec.shape.size();
@@ -33,8 +34,8 @@ void FillRandom(const Gpt2Config& config, std::uint64_t seed, float* block) {
   });
 }
 
-Gpt2 RandomModel(const Gpt2Config& config, std::uint64_t seed) {
-  Gpt2 model;
+Model RandomModel(const ModelConfig& config, std::uint64_t seed) {
+  Model model;
   model.config = config;
   auto values = std::make_shared<Buffer<float>>(config.ParameterCount());
   FillRandom(config, seed, values->data());

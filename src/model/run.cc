@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/run.h"
 
 #include <algorithm>
@@ -5,11 +6,11 @@
 #include "core/error.h"
 #include "model/block.h"
 #include "model/embedding.h"
-#include "model/head.h"
+#include "model/output.h"
 
 namespace clearhead {
 
-void CheckTokens(const Gpt2Config& config, std::span<const std::int32_t> ids, std::int64_t batch,
+void CheckTokens(const ModelConfig& config, std::span<const std::int32_t> ids, std::int64_t batch,
                  std::int64_t length, std::int64_t past) {
   Check(static_cast<std::int64_t>(ids.size()) == batch * length, "ids are [batch, length]");
   if (ids.empty()) Fail("the input has no tokens; give at least one");
@@ -42,7 +43,7 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 }
 
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
-                           Gpt2Tensors<float>* gradients, PackedBf16* scratch) {
+                           ModelTensors<float>* gradients, PackedBf16* scratch) {
   Check(activations.keep != Keep::kNothing, "backward after a forward that kept nothing");
   Check(activations.keep == Keep::kAll || pass.hooks == nullptr,
         "recomputation would call hooks twice; use Keep::kAll with hooks");
@@ -60,7 +61,7 @@ void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activation
 }
 
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
-                       float scale, Activations& activations, Gpt2Tensors<float>* gradients,
+                       float scale, Activations& activations, ModelTensors<float>* gradients,
                        PackedBf16* scratch) {
   ForwardToFinalNorm(pass, ids, activations);
   const double loss = LossBackward(pass, targets, scale, activations,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Running a model: tokens in, logits or loss out, and back.
 #pragma once
 
@@ -11,7 +12,7 @@ namespace clearhead {
 
 // Refuses an empty input, one longer than the model's positions (`past` of them used already), and
 // ids outside the vocabulary, naming the first.
-void CheckTokens(const Gpt2Config& config, std::span<const std::int32_t> ids, std::int64_t batch,
+void CheckTokens(const ModelConfig& config, std::span<const std::int32_t> ids, std::int64_t batch,
                  std::int64_t length, std::int64_t past = 0);
 
 // Embedding, blocks, final norm: ids [B,T] -> activations.ln_f [R,C]. With a cache, its length
@@ -25,12 +26,12 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 // calls the hooks when it is null. The forward pass must have run on these activations with keep !=
 // kNothing.
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
-                           Gpt2Tensors<float>* gradients, PackedBf16* scratch);
+                           ModelTensors<float>* gradients, PackedBf16* scratch);
 
 // Forward, mean cross-entropy and backward. Adds scale * gradient to `gradients` (may be null);
 // returns the loss, unscaled.
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
-                       float scale, Activations& activations, Gpt2Tensors<float>* gradients,
+                       float scale, Activations& activations, ModelTensors<float>* gradients,
                        PackedBf16* scratch);
 
 }  // namespace clearhead

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/save.h"
 
 #include <algorithm>
@@ -43,9 +44,9 @@ std::string_view ConfigName(DType dtype) {
   }
 }
 
-void SaveWeights(const Gpt2& model, const std::filesystem::path& file, DType dtype) {
+void SaveWeights(const Model& model, const std::filesystem::path& file, DType dtype) {
   std::vector<TensorToWrite> tensors;
-  Gpt2Tensors<const float> weights = model.weights;
+  ModelTensors<const float> weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* data) {
     TensorToWrite tensor{.name = LibraryName(spec), .dtype = dtype, .shape = {}, .data = data};
     for (int axis = 0; axis < spec.shape.rank(); ++axis) tensor.shape.push_back(spec.shape[axis]);
@@ -55,7 +56,7 @@ void SaveWeights(const Gpt2& model, const std::filesystem::path& file, DType dty
   WriteSafetensors(file, tensors, {{"format", "pt"}});
 }
 
-void SaveModel(const Gpt2& model, const std::filesystem::path& directory, DType dtype) {
+void SaveModel(const Model& model, const std::filesystem::path& directory, DType dtype) {
   MakeDirectory(directory);
   SaveWeights(model, directory / "model.safetensors", dtype);
   WriteJsonFile(directory / "config.json", ToJson(model.config, ConfigName(dtype)));

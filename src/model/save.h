@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The parts of saving a model that SaveModel and ConvertModel share.
 #pragma once
 
@@ -10,7 +11,7 @@ namespace clearhead {
 
 // Writes all weights in `dtype` (F32, F16 or BF16), to nearest, ties to even. Throws Error naming
 // the tensor if a finite value would become infinite; then nothing is written.
-void SaveWeights(const Gpt2& model, const std::filesystem::path& file, DType dtype);
+void SaveWeights(const Model& model, const std::filesystem::path& file, DType dtype);
 
 // As config.json spells the stored type: "bfloat16".
 std::string_view ConfigName(DType dtype);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/split_inputs.h"
 
 #include <algorithm>

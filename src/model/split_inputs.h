@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The taps hook_q_input, hook_k_input, hook_v_input: resid_pre as each head's queries, keys and
 // values see it, [B,T,H,C]. In the model all heads read one stream; these split it, so that
 // circuits can ask what one head's queries owe to it, and give one head's queries another input

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "model/taps.h"
 
 #include <algorithm>
@@ -82,7 +83,7 @@ bool IsPerLayer(Tap tap) { return Info(tap).per_layer; }
 
 bool HasGradient(Tap tap) { return Info(tap).last != Last::kOne && tap != Tap::kGateProb; }
 
-Shape TapShape(Tap tap, const Gpt2Config& config, std::int64_t batch, std::int64_t length) {
+Shape TapShape(Tap tap, const ModelConfig& config, std::int64_t batch, std::int64_t length) {
   const TapInfo& info = Info(tap);
   std::int64_t last = 1;
   switch (info.last) {
@@ -118,7 +119,7 @@ std::string TapName(TapId id) {
   return info.per_layer ? fmt::format("blocks.{}.{}", id.layer, info.name) : std::string(info.name);
 }
 
-std::vector<TapId> AllTaps(const Gpt2Config& config) {
+std::vector<TapId> AllTaps(const ModelConfig& config) {
   std::vector<TapId> taps = {{Tap::kEmbed, 0}, {Tap::kPosEmbed, 0}};
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     for (const TapInfo& info : kTaps) {
@@ -132,14 +133,14 @@ std::vector<TapId> AllTaps(const Gpt2Config& config) {
   return taps;
 }
 
-std::optional<TapId> ParseTap(std::string_view name, const Gpt2Config& config) {
+std::optional<TapId> ParseTap(std::string_view name, const ModelConfig& config) {
   for (const TapId id : AllTaps(config)) {
     if (TapName(id) == name) return id;
   }
   return std::nullopt;
 }
 
-std::vector<TapId> MatchTaps(std::string_view patterns, const Gpt2Config& config) {
+std::vector<TapId> MatchTaps(std::string_view patterns, const ModelConfig& config) {
   const std::vector<TapId> all = AllTaps(config);
   std::vector<bool> chosen(all.size(), false);
   std::size_t begin = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Taps: public names for every intermediate value of a forward pass, TransformerLens's names. Axes
 // of the shapes: B sequences, T positions, H heads, D head size, C width, F inner width.
 #pragma once
@@ -58,16 +59,16 @@ struct TapId {
 TapAxes AxesOf(Tap tap);
 bool IsPerLayer(Tap tap);
 bool HasGradient(Tap tap);  // all but the scales of the norms and the gate probability
-Shape TapShape(Tap tap, const Gpt2Config& config, std::int64_t batch, std::int64_t length);
+Shape TapShape(Tap tap, const ModelConfig& config, std::int64_t batch, std::int64_t length);
 
 std::string TapName(TapId id);
-std::optional<TapId> ParseTap(std::string_view name, const Gpt2Config& config);
+std::optional<TapId> ParseTap(std::string_view name, const ModelConfig& config);
 
 // Every tap of this model in the order of the forward pass.
-std::vector<TapId> AllTaps(const Gpt2Config& config);
+std::vector<TapId> AllTaps(const ModelConfig& config);
 
 // The taps matched by a comma list of names, in which * stands for any run of characters; "all" is
 // every tap. A pattern that matches nothing is refused.
-std::vector<TapId> MatchTaps(std::string_view patterns, const Gpt2Config& config);
+std::vector<TapId> MatchTaps(std::string_view patterns, const ModelConfig& config);
 
 }  // namespace clearhead

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Byte-pair encoding of one word: of all neighbouring pairs the one with the lowest rank is joined
 // (leftmost first), until no pair has a rank.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "text/bpe_train.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Learns a byte-level BPE vocabulary from text.
 #pragma once
 

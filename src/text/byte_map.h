@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GPT-2's alphabet: one printable character for each of the 256 bytes, so that tokens of any bytes
 // can be written in vocab.json and merges.txt. Bytes 21..7E, A1..AC and AE..FF stand for themselves
 // (as Latin-1 characters); the other 68, in order, are U+0100, U+0101, ... (a space is U+0120,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GPT-2's splitting rule: text falls into words, and merges never cross from one into the next.
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Long texts as one sequence of tokens, for training and evaluation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GPT-2's byte-level BPE tokenizer: text to token ids and back.
 //
 // Any bytes can be encoded, UTF-8 or not, and DecodeBytes(Encode(x)) == x for all of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "text/tokenizer_files.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tokenizer files of a Hugging Face model folder. Readers throw Error naming the source and the
 // line or token at fault; what they return is complete and consistent (every byte has a token,
 // every merge is of tokens).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // UTF-8 as bytes arrive: well-formed or not.
 #pragma once
 

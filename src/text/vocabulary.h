@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a tokenizer is made of, however it was stored: the tokens' bytes, the merges, the added
 // tokens.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Batches from a token stream, in an order that is a pure function of (seed, sample number): a run
 // resumed at sample n sees what it would have seen.
 #pragma once

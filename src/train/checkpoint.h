@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checkpoints: everything a run needs to go on as if nothing had happened, in one file that is
 // complete or absent: weights, both moments, step counter, and the settings of the run.
 #pragma once

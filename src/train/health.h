@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Watches the loss of a run and stops it when it has broken.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/lora.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ struct Factors {
 
 }  // namespace
 
-Lora::Lora(const Gpt2& start, std::int64_t rank) : start_(start), rank_(rank) {
+Lora::Lora(const Model& start, std::int64_t rank) : start_(start), rank_(rank) {
   CheckTrainedPart({TrainedPart::Kind::kLora, rank}, start.config);
 }
 
@@ -42,7 +43,7 @@ void Lora::Fill(float* trained) const {
   }
 }
 
-void Lora::Project(const Gpt2Tensors<float>& gradients, const float* trained,
+void Lora::Project(const ModelTensors<float>& gradients, const float* trained,
                    float* d_trained) const {
   const std::int64_t C = start_.config.width, R = rank_;
   for (std::int64_t layer = 0; layer < start_.config.layers; ++layer) {
@@ -56,7 +57,7 @@ void Lora::Project(const Gpt2Tensors<float>& gradients, const float* trained,
   }
 }
 
-void Lora::Merge(const float* trained, Gpt2Tensors<float>& weights) const {
+void Lora::Merge(const float* trained, ModelTensors<float>& weights) const {
   const std::int64_t C = start_.config.width, R = rank_;
   for (std::int64_t layer = 0; layer < start_.config.layers; ++layer) {
     const Factors<const float> f(trained + layer * LayerSize(), C, R);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Low-rank training of attention's input matrix (LoRA: Hu et al., arXiv 2106.09685).
 //   W = W0 + A B      W, W0 [C,3C] c_attn of one layer; A [C,R], B [R,3C] are trained, with the
 //   bias dA = dW B^T       dB = A^T dW
@@ -16,21 +17,21 @@ namespace clearhead {
 class Lora {
  public:
   // Keeps `start`'s storage alive.
-  Lora(const Gpt2& start, std::int64_t rank);
+  Lora(const Model& start, std::int64_t rank);
 
   // All trained values, layer after layer: A, B, bias.
   std::int64_t size() const { return start_.config.layers * LayerSize(); }
   void Fill(float* trained) const;
 
   // The trained values' gradients from those of the whole model.
-  void Project(const Gpt2Tensors<float>& gradients, const float* trained, float* d_trained) const;
+  void Project(const ModelTensors<float>& gradients, const float* trained, float* d_trained) const;
 
   // The model's weights with the product added in.
-  void Merge(const float* trained, Gpt2Tensors<float>& weights) const;
+  void Merge(const float* trained, ModelTensors<float>& weights) const;
 
  private:
   std::int64_t LayerSize() const;
-  Gpt2 start_;
+  Model start_;
   std::int64_t rank_;
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/metrics_log.h"
 
 #include <cerrno>

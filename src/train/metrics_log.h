@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // metrics.jsonl: one JSON object per line and step. Appended, never rewritten; a resumed run drops
 // the lines of steps that it will do again.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The weight of the edge penalty under the loss constraint (GECO: Rezende and Viola, arXiv
 // 1810.00597).
 //

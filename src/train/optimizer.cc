@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/optimizer.h"
 
 #include <algorithm>
@@ -7,13 +8,13 @@
 
 namespace clearhead {
 
-Optimizer::Optimizer(const Gpt2& start, const OptimizerOptions& options)
+Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
     : options_(options), weights_(start.config.ParameterCount()), gradients_(weights_.size()) {
   Check(options.part.kind == TrainedPart::Kind::kAll || options.weight_decay == 0.0f,
         "frozen parameters must not decay");
   std::fill(gradients_.begin(), gradients_.end(), 0.0f);
   std::int64_t offset = 0;
-  Gpt2Tensors<const float> from = start.weights;
+  ModelTensors<const float> from = start.weights;
   VisitParameters(start.config, from, [&](const ParameterSpec& spec, const float* values) {
     const std::int64_t size = spec.shape.size();
     std::copy(values, values + size, weights_.data() + offset);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The optimiser: fp32 master weights, gradients and moments in one block each, walked by the
 // parameter table. A part of the parameters may be frozen, or trained through thin factors.
 #pragma once
@@ -27,11 +28,11 @@ struct OptimizerOptions {
 class Optimizer {
  public:
   // Starts from the weights of `start`, copied.
-  Optimizer(const Gpt2& start, const OptimizerOptions& options);
+  Optimizer(const Model& start, const OptimizerOptions& options);
 
   // The model being trained.
-  const Gpt2& model() const { return model_; }
-  Gpt2Tensors<float>& gradients() { return gradient_tensors_; }
+  const Model& model() const { return model_; }
+  ModelTensors<float>& gradients() { return gradient_tensors_; }
 
   // Norm of the accumulated gradients of what is trained; the others are cleared.
   double GradientNorm();
@@ -59,8 +60,8 @@ class Optimizer {
   Buffer<float> factors_, d_factors_;  // LoRA's
   Buffer<float> first_, second_;       // moments of what is trained
   std::vector<Segment> segments_;      // runs of trained values with equal decay
-  Gpt2 model_;
-  Gpt2Tensors<float> weight_tensors_, gradient_tensors_;
+  Model model_;
+  ModelTensors<float> weight_tensors_, gradient_tensors_;
   std::int64_t steps_ = 0;
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/run_loop.h"
 
 #include <chrono>

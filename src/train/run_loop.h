@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The loop that every kind of training shares: steps, health, metrics, validation, checkpoints,
 // stops.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a checkpoint remembers of a run's settings, so that a resumed one can be held to them.
 #pragma once
 
@@ -19,9 +20,9 @@ inline std::uint64_t TokensFingerprint(std::span<const std::int32_t> tokens) {
   return hash;
 }
 
-inline std::uint64_t WeightsFingerprint(const Gpt2& model) {
+inline std::uint64_t WeightsFingerprint(const Model& model) {
   std::uint64_t hash = 0;
-  Gpt2Tensors<const float> weights = model.weights;
+  ModelTensors<const float> weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* values) {
     for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
       hash = Mix64(hash ^ std::bit_cast<std::uint32_t>(values[i])) + 1;
@@ -31,7 +32,7 @@ inline std::uint64_t WeightsFingerprint(const Gpt2& model) {
 }
 
 // Model, text and shape of the step; each kind of run adds its own.
-inline Json StepSettings(const Gpt2Config& config, std::span<const std::int32_t> train,
+inline Json StepSettings(const ModelConfig& config, std::span<const std::int32_t> train,
                          const StepShape& shape) {
   return {{"model", ToJson(config, "float32")},
           {"tokens", train.size()},

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The learning rate over a run: linear warm-up, then a cosine down to a fraction of the peak.
 #pragma once
 

@@ -1,17 +1,18 @@
+// SPDX-License-Identifier: MIT
 #include "train/sparsify.h"
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/random.h"
-#include "model/evaluate.h"
 #include "train/checkpoint.h"
 #include "train/run_loop.h"
 #include "train/run_settings.h"
+#include "use/evaluate.h"
 
 namespace clearhead {
 namespace {
-Json Settings(const Gpt2& start, std::span<const std::int32_t> train,
+Json Settings(const Model& start, std::span<const std::int32_t> train,
               std::span<const std::int32_t> valid, const SparsifyOptions& o) {
   Json json = StepSettings(start.config, train, o.shape);
   json.update({{"dense_hash", WeightsFingerprint(start)},
@@ -49,7 +50,7 @@ double SlackAt(const SparsifyOptions& o, std::int64_t step) {
   return o.slack * RateAt(o, step) / o.lr + o.push * std::max(0.0, 1.0 - 2.0 * done);
 }
 
-SparseQuality Measure(const Gpt2& model, std::span<const std::int32_t> valid,
+SparseQuality Measure(const Model& model, std::span<const std::int32_t> valid,
                       const SparsifyOptions& o) {
   const Evaluation e = Evaluate(model, valid,
                                 {.context = o.shape.context,
@@ -98,12 +99,12 @@ Json QualityJson(const SparseQuality& q) {
 
 }  // namespace
 
-SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
+SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks) {
   Check(dense.config.attention == AttentionKind::kSoftmax, "sparsify starts from a dense model");
   const std::filesystem::path best_folder = out / "best";
-  Gpt2 start = dense;
+  Model start = dense;
   start.config.attention = AttentionKind::kGated;
   start.config.gate_bias = options.gate_bias;
 

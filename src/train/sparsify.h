@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sparse post-training: fewest open gates at the dense model's own loss.
 #pragma once
 
@@ -53,7 +54,7 @@ struct SparsifyProgress {
   double target = 0.0;                   // dense validation loss + tolerance
   std::optional<SparseQuality> quality;  // last known
   std::optional<SparseQuality> best;     // feasible, fewest edges
-  const Gpt2* model = nullptr;           // as it is now, where `quality` is of this very step
+  const Model* model = nullptr;          // as it is now, where `quality` is of this very step
 };
 
 struct SparsifyCallbacks {
@@ -74,7 +75,7 @@ struct SparsifyResult {
 // Trains a gated copy of `dense` and leaves the best feasible model in `out` (config.json,
 // model.safetensors). metrics.jsonl, checkpoints, resume, NaN stop and interruption are those of
 // Train.
-SparsifyResult Sparsify(const Gpt2& dense, std::span<const std::int32_t> train,
+SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks);
 

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: MIT
 #include "train/sparsify_step.h"
 
 #include <algorithm>
 
 #include "kernels/loss.h"
-#include "model/head.h"
+#include "model/output.h"
 #include "model/run.h"
 
 namespace clearhead {
@@ -19,7 +20,7 @@ double Mean(const float* values, std::int64_t count) {
 
 }  // namespace
 
-SparsifyStep::SparsifyStep(const Gpt2Config& config, const SparsifyStepOptions& options)
+SparsifyStep::SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options)
     : options_(options),
       student_(config, options.shape.batch, options.shape.context, KeepOf(options.shape),
                LogitRows(options.shape.batch * options.shape.context)),
@@ -52,7 +53,7 @@ void SparsifyStep::TeacherLogits(const Pass& teacher, std::int64_t first_row, st
   }
 }
 
-SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Gpt2& dense,
+SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& dense,
                                            Batches& batches, std::int64_t step, double beta) {
   const StepShape& shape = options_.shape;
   const std::int64_t rows = shape.batch * shape.context, C = dense.config.width;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One step of sparse post-training: the gated student against its own dense self, frozen, on one
 // batch. What the dense model says is computed, or read from a file.
 #pragma once
@@ -38,11 +39,11 @@ struct SparsifyStepResult {
 class SparsifyStep {
  public:
   // `config` is the student's: gated.
-  SparsifyStep(const Gpt2Config& config, const SparsifyStepOptions& options);
+  SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options);
 
   // Gradients of (CE + distill KL + beta P) / (1 + beta) into the optimiser, which holds the
   // student. `step` is a coordinate of the noise. Allocates nothing.
-  SparsifyStepResult Gradients(Optimizer& optimizer, const Gpt2& dense, Batches& batches,
+  SparsifyStepResult Gradients(Optimizer& optimizer, const Model& dense, Batches& batches,
                                std::int64_t step, double beta);
 
  private:

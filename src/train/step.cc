@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/step.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ Keep KeepOf(const StepShape& shape) { return shape.recompute ? Keep::kInputs : K
 
 }  // namespace
 
-TrainStep::TrainStep(const Gpt2Config& config, const StepShape& shape)
+TrainStep::TrainStep(const ModelConfig& config, const StepShape& shape)
     : shape_(shape),
       activations_(config, shape.batch, shape.context, KeepOf(shape),
                    LogitRows(shape.batch * shape.context)),
@@ -43,7 +44,7 @@ StepResult TrainStep::Gradients(Optimizer& optimizer, Batches& batches, std::int
   return result;
 }
 
-std::vector<MemoryItem> TrainStep::MemoryPlan(const Gpt2Config& config, const StepShape& shape) {
+std::vector<MemoryItem> TrainStep::MemoryPlan(const ModelConfig& config, const StepShape& shape) {
   const std::int64_t parameters = config.ParameterCount();
   std::vector<MemoryItem> items = {
       {"weights", parameters * 4}, {"gradients", parameters * 4}, {"moments", parameters * 8}};

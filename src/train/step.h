@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One optimiser step of ordinary language-model training: forward and backward over the
 // micro-batches, clip, AdamW. All memory is taken in the constructor; a step allocates nothing.
 #pragma once
@@ -28,14 +29,14 @@ struct StepResult {
 
 class TrainStep {
  public:
-  TrainStep(const Gpt2Config& config, const StepShape& shape);
+  TrainStep(const ModelConfig& config, const StepShape& shape);
 
   // Computes loss and gradients of samples first .. first + batch*accumulation - 1 into the
   // optimiser. The caller decides whether to step: a NaN must not reach the weights.
   StepResult Gradients(Optimizer& optimizer, Batches& batches, std::int64_t first_sample);
 
   // What training this shape takes, for --dry-run.
-  static std::vector<MemoryItem> MemoryPlan(const Gpt2Config& config, const StepShape& shape);
+  static std::vector<MemoryItem> MemoryPlan(const ModelConfig& config, const StepShape& shape);
 
  private:
   StepShape shape_;

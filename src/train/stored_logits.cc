@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/stored_logits.h"
 
 #include <fmt/ranges.h>
@@ -8,7 +9,7 @@
 
 namespace clearhead {
 
-StoredLogits::StoredLogits(const std::filesystem::path& path, const Gpt2Config& config)
+StoredLogits::StoredLogits(const std::filesystem::path& path, const ModelConfig& config)
     : file_(path), logits_(&file_.Get("logits")), vocabulary_(config.vocabulary) {
   const TensorEntry& ids = file_.Get("ids");
   if (ids.dtype != DType::kI32 || ids.shape.size() != 2) {

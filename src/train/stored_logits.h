@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A teacher's logits, computed once and kept in a safetensors file:
 //   ids     I32 [N,T]
 //   logits  F32, F16 or BF16 [N,T,V]   after each token of each sequence
@@ -16,7 +17,7 @@ namespace clearhead {
 class StoredLogits {
  public:
   // Throws Error where the file does not fit the model: shapes, types, ids outside the vocabulary.
-  StoredLogits(const std::filesystem::path& path, const Gpt2Config& config);
+  StoredLogits(const std::filesystem::path& path, const ModelConfig& config);
 
   std::int64_t sequences() const { return sequences_; }
   std::int64_t length() const { return length_; }

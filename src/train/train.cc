@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: MIT
 #include "train/train.h"
 
 #include "core/random.h"
-#include "model/evaluate.h"
 #include "train/checkpoint.h"
 #include "train/run_loop.h"
 #include "train/run_settings.h"
+#include "use/evaluate.h"
 
 namespace clearhead {
 namespace {
 // Whatever changes the numbers of a run; a resumed one must agree.
-Json Settings(const Gpt2Config& config, std::span<const std::int32_t> train,
+Json Settings(const ModelConfig& config, std::span<const std::int32_t> train,
               const TrainOptions& o) {
   Json json = StepSettings(config, train, o.shape);
   json.update({{"steps", o.schedule.total},
@@ -22,14 +23,14 @@ Json Settings(const Gpt2Config& config, std::span<const std::int32_t> train,
   return json;
 }
 
-double ValidationLoss(const Gpt2& model, std::span<const std::int32_t> valid,
+double ValidationLoss(const Model& model, std::span<const std::int32_t> valid,
                       const TrainOptions& o) {
   return Evaluate(model, valid, {.context = o.shape.context, .max_tokens = o.eval_tokens}).loss;
 }
 
 }  // namespace
 
-TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
+TrainResult Train(const Model& start, std::span<const std::int32_t> train,
                   std::span<const std::int32_t> valid, const TrainOptions& options,
                   const std::filesystem::path& out, const TrainCallbacks& callbacks) {
   const std::int64_t samples_per_step = options.shape.batch * options.shape.accumulation;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The training loop: steps, validation, metrics, checkpoints, and what happens when something goes
 // wrong.
 #pragma once
@@ -52,7 +53,7 @@ struct TrainResult {
 // finished, `out` holds the model (config.json, model.safetensors) and the checkpoints are gone.
 // Throws Error on a NaN or a loss explosion, naming step and cause, with the last good checkpoint
 // in place.
-TrainResult Train(const Gpt2& start, std::span<const std::int32_t> train,
+TrainResult Train(const Model& start, std::span<const std::int32_t> train,
                   std::span<const std::int32_t> valid, const TrainOptions& options,
                   const std::filesystem::path& out, const TrainCallbacks& callbacks);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "train/trained_part.h"
 
 #include <fmt/format.h>
@@ -53,13 +54,13 @@ std::string ToText(const TrainedPart& part) {
   return "";
 }
 
-void CheckTrainedPart(const TrainedPart& part, const Gpt2Config& config) {
+void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config) {
   if (part.kind == Kind::kLora && part.rank > config.width) {
     Fail("lora:{}: the rank is larger than the model's width {}", part.rank, config.width);
   }
 }
 
-void ClearFrozenGradients(const Gpt2Config& config, Kind kind, Gpt2Tensors<float>& gradients) {
+void ClearFrozenGradients(const ModelConfig& config, Kind kind, ModelTensors<float>& gradients) {
   Check(kind != Kind::kLora, "LoRA's gradients are those of its factors");
   if (kind == Kind::kAll) return;
   const std::int64_t C = config.width;

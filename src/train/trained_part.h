@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which parameters a run changes.
 #pragma once
 
@@ -25,11 +26,11 @@ struct TrainedPart {
 TrainedPart ParseTrainedPart(std::string_view text);
 std::string ToText(const TrainedPart& part);
 // Throws Error if the model cannot be trained that way: a rank beyond its width.
-void CheckTrainedPart(const TrainedPart& part, const Gpt2Config& config);
+void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config);
 
 // Zeroes the gradients of everything that is not in the part. With no weight decay AdamW then
 // leaves those parameters as they are.
-void ClearFrozenGradients(const Gpt2Config& config, TrainedPart::Kind kind,
-                          Gpt2Tensors<float>& gradients);
+void ClearFrozenGradients(const ModelConfig& config, TrainedPart::Kind kind,
+                          ModelTensors<float>& gradients);
 
 }  // namespace clearhead

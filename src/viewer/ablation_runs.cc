@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/ablation_runs.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 
 using HeadSets = std::vector<std::vector<HeadId>>;
 
-std::vector<HeadId> AllHeads(const Gpt2Config& config) {
+std::vector<HeadId> AllHeads(const ModelConfig& config) {
   std::vector<HeadId> heads;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     for (std::int64_t head = 0; head < config.heads; ++head) heads.push_back({layer, head});
@@ -23,7 +24,7 @@ std::vector<HeadId> AllHeads(const Gpt2Config& config) {
 
 // The heads that reach 90 %, if the circuit is of a model of this shape. Result files come from
 // disk and may be damaged: what is not a circuit is no circuit of this model.
-std::vector<HeadId> CircuitHeads(const Json& circuit, const Gpt2Config& config) {
+std::vector<HeadId> CircuitHeads(const Json& circuit, const ModelConfig& config) {
   std::vector<HeadId> heads;
   if (circuit.value("layers", Json()) != Json(config.layers) ||
       circuit.value("heads_per_layer", Json()) != Json(config.heads) ||
@@ -65,7 +66,7 @@ void Keep(const PromptRun& run, std::int64_t P, ModelAblations* kept,
 }  // namespace
 
 HeadSets AblationSets(const ViewedModel& viewed, const std::vector<ResultFile>& results) {
-  const Gpt2Config& config = viewed.model.config;
+  const ModelConfig& config = viewed.model.config;
   const std::vector<HeadId> all = AllHeads(config);
   HeadSets sets;
   const auto add = [&](std::vector<HeadId> heads) {

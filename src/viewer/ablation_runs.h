@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the report knows about switched-off heads: there no model can run, so every set of heads
 // that a reader is likely to try is run beforehand and only its predictions are kept.
 #pragma once
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/head_id.h"
+#include "heads/head_id.h"
 #include "viewer/model_set.h"
 #include "viewer/results.h"
 

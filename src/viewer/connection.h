@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A client's connection as httplib reads and writes it, with limits that httplib lacks: a request
 // must arrive whole within a time and a size, an answer must be taken within a time, however
 // slowly the bytes drip.

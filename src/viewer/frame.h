@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How numbers travel to the page: a JSON header and float arrays behind it, in one block of bytes.
 //
 //   "CHF1"           4 bytes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The models that the page shows side by side. They share a tokenizer: one prompt, the same tokens.
 #pragma once
 
@@ -12,7 +13,7 @@ namespace clearhead {
 
 struct ViewedModel {
   std::string label;
-  Gpt2 model;
+  Model model;
 };
 
 struct ModelSet {

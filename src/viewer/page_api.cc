@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/page_api.h"
 
 #include <algorithm>
 #include <array>
 
-#include "analysis/results_json.h"
 #include "core/error.h"
-#include "text/task_items.h"
+#include "heads/results_json.h"
+#include "tasks/task_items.h"
 #include "viewer/frame.h"
 #include "viewer/prompt_run.h"
 
@@ -31,7 +32,7 @@ const std::string& Text(const Json& json, std::string_view name) {
 HeadId HeadOf(const Json& json, const ViewedModel& viewed) {
   const std::string& text = Text(json, "head");
   const std::optional<HeadId> head = text.size() <= 32 ? ParseHead(text) : std::nullopt;
-  const Gpt2Config& config = viewed.model.config;
+  const ModelConfig& config = viewed.model.config;
   if (!head || head->layer < 0 || head->layer >= config.layers || head->head < 0 ||
       head->head >= config.heads) {
     Fail("'{}' is no head of {}, which has {} layers of {} heads; heads are written L0H0", text,
@@ -218,7 +219,7 @@ std::string RunFrame(const ModelSet& set, const PageQuestion& q, const CancelQue
     models.push_back(ModelJson(set, m, q, runs[m]));
   }
   for (std::size_t m = 0; m < runs.size(); ++m) {
-    const Gpt2Config& config = set.models[m].model.config;
+    const ModelConfig& config = set.models[m].model.config;
     arrays.push_back({fmt::format("maps.{}", m),
                       {config.layers, config.heads, runs[m].cells, runs[m].cells},
                       runs[m].maps});
@@ -266,7 +267,7 @@ std::string TokenFrame(const ModelSet& set, const PageQuestion& q,
       set, q, cancelled, [&](PromptRunOptions& options) { options.position = q.position; });
   std::vector<FrameArray> arrays;
   for (std::size_t m = 0; m < runs.size(); ++m) {
-    const Gpt2Config& config = set.models[m].model.config;
+    const ModelConfig& config = set.models[m].model.config;
     arrays.push_back({fmt::format("reads.{}", m), {config.layers, config.heads, T}, runs[m].reads});
     arrays.push_back(
         {fmt::format("read_by.{}", m), {config.layers, config.heads, T}, runs[m].read_by});

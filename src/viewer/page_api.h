@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page's questions and answers as plain functions: JSON in, JSON or a frame out. The server
 // adds HTTP, the report calls them once and keeps the answers. docs/api.md is the reference.
 #pragma once
@@ -8,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/head_id.h"
+#include "heads/head_id.h"
 #include "viewer/model_set.h"
 #include "viewer/results.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/page_assets.h"
 
 // page_assets.S puts the files between these.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page itself, built from web/ and kept in the program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/page_report.h"
 
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page with its data inside: one HTML file that opens from disk, without server or network.
 #pragma once
 

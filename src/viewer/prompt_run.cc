@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/prompt_run.h"
 
 #include <algorithm>
 
-#include "analysis/head_map.h"
-#include "analysis/layer_matrices.h"
 #include "core/buffer.h"
 #include "core/threads.h"
-#include "model/head.h"
+#include "heads/head_map.h"
+#include "heads/layer_matrices.h"
 #include "model/intervention.h"
+#include "model/output.h"
 #include "model/run.h"
 
 namespace clearhead {
@@ -17,7 +18,7 @@ constexpr std::int64_t kLogitRows = 32;  // logits that exist at a time
 
 class PromptHooks final : public Hooks {
  public:
-  PromptHooks(const Gpt2Config& config, std::span<const std::int32_t> ids,
+  PromptHooks(const ModelConfig& config, std::span<const std::int32_t> ids,
               const PromptRunOptions& options, Activations* activations, PromptRun* run)
       : config_(config),
         options_(options),
@@ -87,7 +88,7 @@ class PromptHooks final : public Hooks {
     });
   }
 
-  const Gpt2Config& config_;
+  const ModelConfig& config_;
   const PromptRunOptions& options_;
   Activations* activations_;
   PromptRun* run_;
@@ -123,9 +124,9 @@ void AddPredictions(const Pass& pass, std::span<const std::int32_t> ids, const A
 
 }  // namespace
 
-PromptRun RunPrompt(const Gpt2& model, std::span<const std::int32_t> ids,
+PromptRun RunPrompt(const Model& model, std::span<const std::int32_t> ids,
                     const PromptRunOptions& options) {
-  const Gpt2Config& config = model.config;
+  const ModelConfig& config = model.config;
   const auto T = static_cast<std::int64_t>(ids.size());
   CheckTokens(config, ids, 1, T);
   Check(options.cells >= 1, "at least one cell");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One prompt through one model, with heads switched off: maps, statistics, predictions.
 #pragma once
 
@@ -7,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "analysis/head_report.h"
 #include "core/error.h"
-#include "model/predict.h"
+#include "heads/head_report.h"
+#include "use/predict.h"
 
 namespace clearhead {
 
@@ -52,7 +53,7 @@ struct PromptRun {
 };
 
 // ids [T]. One layer's maps exist at a time; logits in pieces.
-PromptRun RunPrompt(const Gpt2& model, std::span<const std::int32_t> ids,
+PromptRun RunPrompt(const Model& model, std::span<const std::int32_t> ids,
                     const PromptRunOptions& options);
 
 }  // namespace clearhead

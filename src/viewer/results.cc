@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/results.h"
 
 #include <algorithm>

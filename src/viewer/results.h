@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Results that other commands wrote, for the page's Circuit and Scatter views.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/server.h"
 
 #include <arpa/inet.h>

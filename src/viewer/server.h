@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page's HTTP server. It answers this machine's browser and nobody else:
 //   - it listens on the loopback address unless told otherwise;
 //   - the Host header must be an address or localhost with our port (no DNS rebinding);

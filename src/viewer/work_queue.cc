@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "viewer/work_queue.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One thread that runs models, and a short line before it. The models use every core, so a second
 // run beside the first would only slow both; and what waits must not grow without bound.
 #pragma once

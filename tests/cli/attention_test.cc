@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead attention, end to end.
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ class AttentionCommand : public testing::TestWithParam<bool> {
   std::string path() const { return folder_ / "m"; }
 
   TemporaryFolder folder_;
-  Gpt2 model_;
+  Model model_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AttentionCommand, testing::Bool(),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead capture, end to end, against Hugging Face's values.
 #include <gtest/gtest.h>
 
@@ -75,7 +76,7 @@ TEST(Capture, OneSequenceFromTheCommandLine) {
 TEST(Capture, AllTapsOfEveryKindOfModel) {
   for (const bool gated : {false, true}) {
     const TemporaryFolder folder;
-    const Gpt2 model = MakeSmallModel(folder / "m", gated);
+    const Model model = MakeSmallModel(folder / "m", gated);
     const std::string out = folder / "run.safetensors";
     const std::vector<std::string> command = {
         "capture",     folder / "m", "--prompt", "The cat sat on the mat.", "--taps", "all",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead compare, end to end.
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ class CompareCommand : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  Gpt2 dense_, gated_;
+  Model dense_, gated_;
 };
 
 TEST_F(CompareCommand, SidesAreWhatEvalPrints) {
@@ -94,7 +95,7 @@ TEST_F(CompareCommand, RefusesWhatItCannotDo) {
   ExpectFailure(Command("dense", "dense", {"--gates", "hard"}), 1, {"--gates", "gated model"});
   ExpectFailure(Command("dense", "gated"), 1, {"standard output"}, {.out = "/dev/full"});
   // Vocabularies of another size, and of the same size with other words.
-  Gpt2Config config = dense_.config;
+  ModelConfig config = dense_.config;
   config.vocabulary += 2;
   SaveModel(LivelyModel(config, 3), folder_ / "wider");
   Tokenizer::Load(folder_ / "dense").Save(folder_ / "wider");
@@ -126,7 +127,7 @@ TEST(ComparePrompts, SideBySide) {
   }
   EXPECT_FALSE(json[0]["a"].contains("open_edges"));
   // The last token's edges count: they make the prediction.
-  const Gpt2Config config = LoadModel(b).config;
+  const ModelConfig config = LoadModel(b).config;
   for (const Json& item : json) {
     const auto T = item["tokens"].get<std::int64_t>();
     EXPECT_EQ(item["b"]["causal_edges"], config.layers * config.heads * T * (T + 1) / 2);

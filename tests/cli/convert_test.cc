@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `clearhead convert`: a model stored in another type.
 #include <cmath>
 
@@ -73,7 +74,7 @@ TEST(ConvertCommand, RoundsOnceAndCarriesTheRest) {
     Succeed({"convert", back, "--dtype", name, "--out", again});
     EXPECT_EQ(ReadFile(fs::path(again) / "model.safetensors"), ReadFile(out / "model.safetensors"));
 
-    const Gpt2 loaded = LoadModel(out);
+    const Model loaded = LoadModel(out);
     EXPECT_EQ(loaded.config.attention, AttentionKind::kGated);
     EXPECT_EQ(loaded.config.gate_bias, 0.25f);
   }
@@ -81,7 +82,7 @@ TEST(ConvertCommand, RoundsOnceAndCarriesTheRest) {
 
 TEST(ConvertCommand, RefusesWhatTheTypeCannotHold) {
   const TemporaryFolder folder;
-  Gpt2 model = MakeSmallModel(folder / "small");
+  Model model = MakeSmallModel(folder / "small");
   // 65519 rounds down to the largest half; 65520 is the tie, and goes to infinity.
   for (const auto& [value, fits] : {std::pair{65519.0f, true}, {-65520.0f, false}}) {
     std::vector<float> parameters = LivelyParameters(model.config, 71);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `clearhead demo`, with small models in the place of those that ship.
 #include <gmock/gmock.h>
 
@@ -21,7 +22,7 @@ using testing::Not;
 void MakeAdder(const fs::path& folder) {
   const std::vector<std::string_view> texts = {"12+34=046\n"};
   const Tokenizer tokenizer = TrainBpe(texts, {.vocabulary_size = 257});
-  Gpt2Config config;
+  ModelConfig config;
   config.layers = 1;
   config.heads = 2;
   config.width = 16;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The commands in README.md and docs/*.md: that each is one, and has every option that is named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead eval and generate, end to end.
 #include <gtest/gtest.h>
 
@@ -22,7 +23,7 @@ class WithModel : public testing::TestWithParam<bool> {
   std::string text() const { return folder_ / "text"; }
 
   TemporaryFolder folder_;
-  Gpt2 model_;
+  Model model_;
   Tokenizer tokenizer_;
 };
 
@@ -168,7 +169,7 @@ TEST_P(WithModel, EvalRefusesWhatItCannotDo) {
   ExpectFailure({"eval", GoldenModel("a").string(), "--text", text()}, 1,
                 {GoldenModel("a").string()});
   // A tokenizer with more tokens than the model has embeddings.
-  Gpt2Config config = model_.config;
+  ModelConfig config = model_.config;
   config.vocabulary = 100;
   SaveModel(LivelyModel(config, 3), path());
   ExpectFailure({"eval", path(), "--text", text()}, 1, {"token id", "vocabulary of 100"});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // clearhead grid, heads and scatter, end to end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // --help, --version, info and tokenize, end to end.
 #include <gtest/gtest.h>
 
@@ -69,7 +70,7 @@ TEST(Info, TellsTheMachine) {
 
 TEST(Info, TellsAModel) {
   const Json model = SucceedJson({"info", GoldenModel("c/bf16").string()})["model"];
-  const Gpt2 loaded = LoadModel(GoldenModel("c/bf16"));
+  const Model loaded = LoadModel(GoldenModel("c/bf16"));
   EXPECT_EQ(model["layers"], loaded.config.layers);
   EXPECT_EQ(model["heads"], loaded.config.heads);
   EXPECT_EQ(model["width"], loaded.config.width);

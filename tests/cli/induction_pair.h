@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: MIT
 // A dense and a sparse model built by hand that continue "03453" with 4 (digits are tokens), and
 // prompts for them: what the circuit command can find a circuit in.
 #pragma once
 
-#include "analysis/toy_models.h"
+#include "circuits/toy_models.h"
 #include "cli/small_model.h"
 #include "core/file.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs that train, stopped in the middle from outside.
 #pragma once
 

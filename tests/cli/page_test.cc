@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // serve and report as a user starts them. What they show is tested in tests/viewer and tests/web.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +52,7 @@ TEST_F(PageTest, WithoutNamesTheLargestShippedPairIsShown) {
   if (!CLEARHEAD_WEB) GTEST_SKIP() << "built without the page";
   const auto save = [&](const char* name, std::int64_t layers, AttentionKind attention) {
     const Tokenizer tokenizer = Tokenizer::Load(folder_ / "dense");
-    Gpt2Config config = SmallConfig(tokenizer);
+    ModelConfig config = SmallConfig(tokenizer);
     config.layers = layers;
     config.attention = attention;
     SaveModel(LivelyModel(config, 5), folder_ / name);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The program starts itself once more (main.cc); `top` and `pkill` must still see its name.
 #include <gtest/gtest.h>
 

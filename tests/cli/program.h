@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Running the program as a user does: arguments in; exit code, stdout and stderr out.
 #pragma once
 

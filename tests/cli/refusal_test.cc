@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bad input of every kind: one line that says what and where, the right exit code, nothing left
 // behind.
 #include <gtest/gtest.h>

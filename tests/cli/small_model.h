@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A folder with a small random model and a tokenizer of its own: everything a command needs.
 #pragma once
 
@@ -30,8 +31,8 @@ inline std::string SmallText() {
 }
 
 // Some embeddings more than tokens, as in padded models.
-inline Gpt2Config SmallConfig(const Tokenizer& tokenizer) {
-  Gpt2Config config = OddConfig();
+inline ModelConfig SmallConfig(const Tokenizer& tokenizer) {
+  ModelConfig config = OddConfig();
   config.tied = true;
   config.vocabulary = tokenizer.vocabulary_size() + 3;
   config.positions = 48;
@@ -39,11 +40,11 @@ inline Gpt2Config SmallConfig(const Tokenizer& tokenizer) {
   return config;
 }
 
-inline Gpt2 MakeSmallModel(const std::filesystem::path& folder, bool gated = false) {
+inline Model MakeSmallModel(const std::filesystem::path& folder, bool gated = false) {
   const std::string text = SmallText();
   const std::vector<std::string_view> texts = {text};
   const Tokenizer tokenizer = TrainBpe(texts, {.vocabulary_size = 290});
-  Gpt2Config config = SmallConfig(tokenizer);
+  ModelConfig config = SmallConfig(tokenizer);
   if (gated) {
     config.attention = AttentionKind::kGated;
     config.gate_bias = 0.25f;

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: MIT
 // `clearhead sparsify` as a user meets it: a whole run, the parts that train, Ctrl-C, stored
 // logits, refusals.
 #include "cli/interrupted_run.h"
 #include "cli/program.h"
 #include "cli/small_model.h"
-#include "model/evaluate.h"
 #include "text/token_stream.h"
+#include "use/evaluate.h"
 
 namespace clearhead {
 namespace {

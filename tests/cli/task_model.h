@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A folder with random weights and a tokenizer that knows the words of the tasks.
 #pragma once
 
@@ -13,7 +14,7 @@ inline void MakeTaskModel(const std::filesystem::path& folder,
                                .out;
   const std::vector<std::string_view> texts = {text};
   const Tokenizer tokenizer = TrainBpe(texts, {.vocabulary_size = 900});
-  Gpt2Config config = SmallConfig(tokenizer);
+  ModelConfig config = SmallConfig(tokenizer);
   config.attention = attention;
   if (attention == AttentionKind::kGated) config.gate_bias = 0.25f;
   SaveModel(LivelyModel(config, 3), folder);

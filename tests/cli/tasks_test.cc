@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `clearhead tasks`: examples, scores, running text, files.
 #include <algorithm>
 

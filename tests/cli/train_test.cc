@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // `clearhead train` as a user meets it: a whole run, Ctrl-C, kill -9, a full disk, bad input.
 #include <sys/resource.h>
 

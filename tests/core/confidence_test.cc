@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Student's quantile against printed tables, and the interval against its definition.
 #include "core/confidence.h"
 

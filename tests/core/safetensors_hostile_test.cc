@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files that are damaged or made to hurt: each must give one clear line, and never a crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

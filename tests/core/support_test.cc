@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The helpers that other tests trust.
 #include <gtest/gtest.h>
 

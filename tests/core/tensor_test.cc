@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "core/tensor.h"
 
 #include <gtest/gtest.h>

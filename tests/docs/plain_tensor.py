@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors as flat lists, with just the torch operations that docs/python.md uses, in double.
 
 torch itself is too large a dependency for a test of two code blocks.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The code of docs/python.md: that it compiles, and that it computes what the page says.
 
     python_page_test.py PAGE DATA      DATA: the project's tests/data

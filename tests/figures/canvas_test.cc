@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/canvas.h"
 
 #include <gmock/gmock.h>

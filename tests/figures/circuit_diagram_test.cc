@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/circuit_diagram.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "figures/head_grid.h"
 
 #include <gmock/gmock.h>
@@ -8,12 +9,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "analysis/head_list.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/random.h"
 #include "figures/color_scale.h"
 #include "figures/png_pixels.h"
+#include "heads/head_list.h"
 #include "support/temporary_folder.h"
 
 namespace clearhead {

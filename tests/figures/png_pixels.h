@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A PNG read back, pixel by pixel.
 #pragma once
 

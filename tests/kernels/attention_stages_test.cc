@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/attention_stages.h"
 
 #include <gtest/gtest.h>

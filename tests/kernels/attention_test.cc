@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/attention.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random attention problems and the plain reference run on them, for the attention tests.
 #pragma once
 

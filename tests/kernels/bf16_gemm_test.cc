@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/bf16_gemm.h"
 
 #include <gtest/gtest.h>

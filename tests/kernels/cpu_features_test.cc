@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/cpu_features.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Layer norm, activations, cross-entropy and AdamW against plain double-precision formulas and
 // their central differences.
 #include <gtest/gtest.h>

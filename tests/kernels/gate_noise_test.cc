@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/gate_noise.h"
 
 #include <gtest/gtest.h>

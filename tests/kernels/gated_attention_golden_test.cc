@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gated attention, fused and in stages, against values of the peer implementation (tests/data/
 // sparse-attention: sparse_attention_naive of hrpan/splash_attention in float64).
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/gated_attention.h"
 
 #include <gtest/gtest.h>

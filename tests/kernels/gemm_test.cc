@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Matrix and vector products against sums in double.
 #include "kernels/gemm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // config.json: what is read, what is refused.
 #include "model/config.h"
 
@@ -23,7 +24,7 @@ Json With(const std::string& name, const Json& value) {
 }
 
 TEST(Config, DefaultsAreThoseOfHuggingFace) {
-  const Gpt2Config config = ParseConfig(Small(), "x");
+  const ModelConfig config = ParseConfig(Small(), "x");
   EXPECT_EQ(config.layers, 3);
   EXPECT_EQ(config.heads, 2);
   EXPECT_EQ(config.width, 10);
@@ -50,7 +51,7 @@ TEST(Config, FieldsAreRead) {
   EXPECT_EQ(ParseConfig(With("eos_token_id", 0), "x").end_of_text, 0);
   EXPECT_FALSE(ParseConfig(With("tie_word_embeddings", false), "x").tied);
   EXPECT_EQ(ParseConfig(With("use_sparse_attn", true), "x").attention, AttentionKind::kGated);
-  const Gpt2Config gated =
+  const ModelConfig gated =
       ParseConfig(With("clearhead", {{"attention", "gated"}, {"gate_bias", -2.5}}), "x");
   EXPECT_EQ(gated.attention, AttentionKind::kGated);
   EXPECT_EQ(gated.gate_bias, -2.5f);
@@ -63,7 +64,7 @@ TEST(Config, FieldsAreRead) {
 }
 
 TEST(Config, ScalesAndCounts) {
-  Gpt2Config config = ParseConfig(Small(), "x");
+  ModelConfig config = ParseConfig(Small(), "x");
   EXPECT_FLOAT_EQ(config.AttentionScale(2), 1.0f / std::sqrt(5.0f));
   config.scale_by_inverse_layer = true;
   EXPECT_FLOAT_EQ(config.AttentionScale(2), 1.0f / std::sqrt(5.0f) / 3.0f);
@@ -75,12 +76,12 @@ TEST(Config, ScalesAndCounts) {
   config.tied = false;
   EXPECT_EQ(config.ParameterCount(), 2 * 31 * 10 + 16 * 10 + 3 * block + 2 * 10);
   // GPT-2 itself.
-  const Gpt2Config gpt2 = ParseConfig({{"n_layer", 12},
-                                       {"n_head", 12},
-                                       {"n_embd", 768},
-                                       {"vocab_size", 50257},
-                                       {"n_positions", 1024}},
-                                      "x");
+  const ModelConfig gpt2 = ParseConfig({{"n_layer", 12},
+                                        {"n_head", 12},
+                                        {"n_embd", 768},
+                                        {"vocab_size", 50257},
+                                        {"n_positions", 1024}},
+                                       "x");
   EXPECT_EQ(gpt2.ParameterCount(), 124439808);
 }
 
@@ -149,12 +150,12 @@ TEST(Config, RefusesHugeAndBrokenFiles) {
 }
 
 TEST(Config, WhatIsWrittenIsReadBack) {
-  Gpt2Config config = GatedConfig(0.1f);
+  ModelConfig config = GatedConfig(0.1f);
   config.activation = Activation::kTanh;
   config.end_of_text = 7;
   for (const float epsilon : {1e-5f, 1e-12f, 0.1f, 3.4e38f, 1.1754944e-38f}) {
     config.layer_norm_epsilon = epsilon;
-    const Gpt2Config back = ParseConfig(ParseJson(ToText(ToJson(config, "float32")), "x"), "x");
+    const ModelConfig back = ParseConfig(ParseJson(ToText(ToJson(config, "float32")), "x"), "x");
     EXPECT_EQ(back.layer_norm_epsilon, epsilon);
     EXPECT_EQ(back.gate_bias, 0.1f);
     EXPECT_EQ(ToJson(back, "x"), ToJson(config, "x"));

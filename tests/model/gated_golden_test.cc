@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whole models with gated attention against the official sparse attention inside Hugging Face's
 // GPT-2.
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@ namespace clearhead {
 namespace {
 
 struct GatedCase {
-  Gpt2 model;
+  Model model;
   std::vector<std::int32_t> ids;
   std::int64_t batch;
   double ce;

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: MIT
 // The whole model against Hugging Face's GPT-2: forward values, gradients, continuations.
 #include <gtest/gtest.h>
 
-#include "model/generate.h"
 #include "model/taps.h"
 #include "support/golden_models.h"
+#include "use/generate.h"
 
 namespace clearhead {
 namespace {
@@ -59,7 +60,7 @@ std::string TapOf(const std::string& golden, std::int64_t layers) {
 }
 
 TEST_P(GoldenModelTest, ForwardMatches) {
-  const Gpt2 model = LoadModel(GoldenModel(GetParam()));
+  const Model model = LoadModel(GoldenModel(GetParam()));
   const auto cases = GoldenCases(GoldenModel(GetParam()));
   ASSERT_FALSE(cases.empty());
   for (const GoldenCase& c : cases) {
@@ -101,7 +102,7 @@ TEST_P(GoldenModelTest, ForwardMatches) {
 
 // Without taps the fused attention runs; it must give the same logits.
 TEST_P(GoldenModelTest, ForwardWithoutTapsMatches) {
-  const Gpt2 model = LoadModel(GoldenModel(GetParam()));
+  const Model model = LoadModel(GoldenModel(GetParam()));
   for (const GoldenCase& c : GoldenCases(GoldenModel(GetParam()))) {
     const auto run = RunCapture(model, c.ids, c.batch, {});
     EXPECT_EQ(run.size(), 1u);
@@ -109,7 +110,7 @@ TEST_P(GoldenModelTest, ForwardWithoutTapsMatches) {
   }
 }
 
-void ExpectGradients(const Gpt2& model, const GoldenCase& c, const CaptureOptions& options,
+void ExpectGradients(const Model& model, const GoldenCase& c, const CaptureOptions& options,
                      double tolerance) {
   const auto golden = ReadGolden(c.tensors);
   const auto run = RunCapture(model, c.ids, c.batch, options);
@@ -124,7 +125,7 @@ void ExpectGradients(const Gpt2& model, const GoldenCase& c, const CaptureOption
 }
 
 TEST_P(GoldenModelTest, GradientsMatch) {
-  const Gpt2 model = LoadModel(GoldenModel(GetParam()));
+  const Model model = LoadModel(GoldenModel(GetParam()));
   for (const GoldenCase& c : GoldenCases(GoldenModel(GetParam()))) {
     if (!c.has_grads) continue;
     SCOPED_TRACE(c.name);
@@ -135,7 +136,7 @@ TEST_P(GoldenModelTest, GradientsMatch) {
 }
 
 TEST_P(GoldenModelTest, GreedyContinuationsMatch) {
-  const Gpt2 model = LoadModel(GoldenModel(GetParam()));
+  const Model model = LoadModel(GoldenModel(GetParam()));
   const Json golden = ReadJsonFile(GoldenModel(GetParam()) / "golden.json");
   for (const Json& expected : golden["generate"]) {
     const auto prompt = expected["prompt"].get<std::vector<std::int32_t>>();
@@ -147,10 +148,10 @@ TEST_P(GoldenModelTest, GreedyContinuationsMatch) {
 
 // Saved and loaded again, the model gives the same bits.
 TEST_P(GoldenModelTest, SaveAndLoadGivesTheSameLogits) {
-  const Gpt2 model = LoadModel(GoldenModel(GetParam()));
+  const Model model = LoadModel(GoldenModel(GetParam()));
   const TemporaryFolder folder;
   SaveModel(model, folder / "copy");
-  const Gpt2 copy = LoadModel(folder / "copy");
+  const Model copy = LoadModel(folder / "copy");
   const GoldenCase c = GoldenCases(GoldenModel(GetParam()))[0];
   EXPECT_EQ(RunCapture(model, c.ids, c.batch, {}).at("logits").values,
             RunCapture(copy, c.ids, c.batch, {}).at("logits").values);

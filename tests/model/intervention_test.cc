@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Interventions: what they change, what they leave alone, and the gradients around them.
 #include "model/intervention.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr std::int64_t kBatch = 2, kLength = 11;
 
 struct Subject {
-  explicit Subject(const Gpt2Config& c, std::uint64_t seed = 21)
+  explicit Subject(const ModelConfig& c, std::uint64_t seed = 21)
       : config(c), model(LivelyModel(c, seed)), ids(RandomIds(c, kBatch * kLength, seed + 1)) {}
 
   ModelRun Run(std::vector<Intervention> interventions, std::vector<TapId> taps = {},
@@ -28,12 +29,12 @@ struct Subject {
     return {first, first + config.vocabulary};
   }
 
-  Gpt2Config config;
-  Gpt2 model;
+  ModelConfig config;
+  Model model;
   std::vector<std::int32_t> ids;
 };
 
-std::vector<TapId> Changeable(const Gpt2Config& config) {
+std::vector<TapId> Changeable(const ModelConfig& config) {
   std::vector<TapId> taps;
   for (const TapId id : AllTaps(config)) {
     if (HasGradient(id.tap)) taps.push_back(id);
@@ -49,7 +50,7 @@ Intervention Scale(TapId tap, float factor) {
 }
 
 TEST(Intervention, OwnValueChangesNothing) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     const ModelRun plain = subject.Run({}, AllTaps(config));
     for (const TapId tap : Changeable(config)) {
@@ -61,7 +62,7 @@ TEST(Intervention, OwnValueChangesNothing) {
 
 // The other side of the coin: every tap that can be changed has an effect when it is.
 TEST(Intervention, ZeroAtEveryTapHasAnEffect) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     const ModelRun plain = subject.Run({});
     for (const TapId tap : Changeable(config)) {
@@ -73,7 +74,7 @@ TEST(Intervention, ZeroAtEveryTapHasAnEffect) {
 }
 
 TEST(Intervention, ZeroHeadIsZeroRowsOfTheProjection) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     const std::int64_t D = config.head_size(), C = config.width;
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -105,7 +106,7 @@ TEST(Intervention, ResidualStreamOfAnotherPromptGivesItsLogits) {
 }
 
 TEST(Intervention, IdentityPatternPassesValuesOn) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     Intervention identity{.tap = {Tap::kPattern, 1},
                           .change = Change::kSet,
@@ -141,7 +142,7 @@ TEST(Intervention, AreAppliedInOrder) {
 }
 
 TEST(Intervention, OneSequenceAndPosition) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     const ModelRun plain = subject.Run({});
     for (const Tap tap :
@@ -179,7 +180,7 @@ TEST(Intervention, OneQueryAndKey) {
 }
 
 TEST(Intervention, SplitInputOfOneHeadReachesThatHeadOnly) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     const TapId z{Tap::kZ, 1};
     const ModelRun plain = subject.Run({}, {z});
@@ -257,7 +258,7 @@ TEST(Intervention, ClosedMaskIsNotRenormalised) {
 }
 
 TEST(Intervention, RefusesWhatDoesNotFit) {
-  const Gpt2Config config = OddConfig();
+  const ModelConfig config = OddConfig();
   const auto refused = [&](const Intervention& intervention) {
     return ErrorOf([&] { CheckIntervention(intervention, config, kBatch, kLength); });
   };
@@ -344,7 +345,7 @@ TEST(TapGradients, MatchFiniteDifferences) {
 
 // Through a gate the gradient is straight-through, not the derivative; after the last gate it is.
 TEST(TapGradients, OfGatedModelsMatchFiniteDifferencesAfterTheLastGate) {
-  const Gpt2Config config = GatedConfig();
+  const ModelConfig config = GatedConfig();
   std::vector<TapId> taps;
   for (const Tap tap :
        {Tap::kVInput, Tap::kV, Tap::kSparseMask, Tap::kPattern, Tap::kZ, Tap::kResult,
@@ -359,7 +360,7 @@ TEST(TapGradients, OfGatedModelsMatchFiniteDifferencesAfterTheLastGate) {
 // The residual stream before a block feeds the stream after attention and every head's three
 // inputs.
 TEST(TapGradients, StreamIsTheSumOfItsReaders) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
     const Subject subject(config);
     const ModelRun run = subject.Run({}, AllTaps(config), /*gradients=*/true);
     const std::int64_t C = config.width, H = config.heads;
@@ -400,7 +401,7 @@ TEST(TapGradients, AreZeroBeforeAFullSet) {
       ASSERT_EQ(value, 0.0f) << TapName(earlier);
   }
   std::vector<float> gradients = run.parameter_gradients;
-  const Gpt2Tensors<float> d = BindContiguous<float>(subject.config, gradients.data());
+  const ModelTensors<float> d = BindContiguous<float>(subject.config, gradients.data());
   EXPECT_EQ(SquaredNorm({d.wte, d.wte + 23 * 15}), 0.0);
   EXPECT_EQ(SquaredNorm({d.wpe, d.wpe + 17 * 15}), 0.0);
   EXPECT_EQ(SquaredNorm({d.blocks[1].c_attn_weight, d.blocks[1].c_attn_weight + 15 * 45}), 0.0);
@@ -409,7 +410,7 @@ TEST(TapGradients, AreZeroBeforeAFullSet) {
 
 // Parameter gradients of a model with interventions: what each changed value is made of must know.
 TEST(TapGradients, OfParametersUnderInterventionsMatchFiniteDifferences) {
-  const Gpt2Config config = OddConfig();
+  const ModelConfig config = OddConfig();
   const Subject subject(config);
   for (const TapId tap : Changeable(config)) {
     if (tap.tap == Tap::kQInput || tap.tap == Tap::kKInput || tap.tap == Tap::kVInput) continue;

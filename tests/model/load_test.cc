@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Loading, saving and making models.
 #include <gtest/gtest.h>
 
@@ -15,9 +16,9 @@ namespace clearhead {
 namespace {
 namespace fs = std::filesystem;
 
-std::vector<float> AllWeights(const Gpt2& model) {
+std::vector<float> AllWeights(const Model& model) {
   std::vector<float> values;
-  Gpt2Tensors<const float> weights = model.weights;
+  ModelTensors<const float> weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float*& data) {
     values.insert(values.end(), data, data + spec.shape.size());
   });
@@ -32,13 +33,13 @@ TEST(LoadModel, StorageVariantsAreOneModel) {
   const std::vector<float> expected = AllWeights(LoadModel(GoldenModel("c/prefix")));
   for (const char* variant : {"noprefix", "noprefix-buffers", "noprefix-buffers-u8",
                               "prefix-lmhead", "noprefix-lmhead", "sharded"}) {
-    const Gpt2 model = LoadModel(GoldenModel(std::string("c/") + variant));
+    const Model model = LoadModel(GoldenModel(std::string("c/") + variant));
     EXPECT_TRUE(SameBits(AllWeights(model), expected)) << variant;
     EXPECT_EQ(model.weights.lm_head, model.weights.wte) << variant;
     EXPECT_EQ(model.stored_as, DType::kF32) << variant;
   }
   const auto rounded = [&](const char* variant, double step, DType dtype) {
-    const Gpt2 model = LoadModel(GoldenModel(variant));
+    const Model model = LoadModel(GoldenModel(variant));
     const std::vector<float> values = AllWeights(model);
     ASSERT_EQ(values.size(), expected.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -61,8 +62,8 @@ struct StoredTensor {
 };
 using StoredModel = std::vector<StoredTensor>;
 
-Gpt2Config TinyConfig() {
-  Gpt2Config config{
+ModelConfig TinyConfig() {
+  ModelConfig config{
       .layers = 1, .heads = 1, .width = 2, .vocabulary = 5, .positions = 4, .inner = 3};
   return config;
 }
@@ -102,7 +103,7 @@ void Store(const StoredModel& model, const fs::path& file) {
   WriteSafetensors(file, tensors);
 }
 
-void StoreConfig(const Gpt2Config& config, const fs::path& folder) {
+void StoreConfig(const ModelConfig& config, const fs::path& folder) {
   WriteJsonFile(folder / "config.json", ToJson(config, "float32"));
 }
 
@@ -209,7 +210,7 @@ TEST(LoadModel, RefusesWrongTensorsByName) {
 
 TEST(LoadModel, UntiedNeedsItsHead) {
   const TemporaryFolder folder;
-  Gpt2Config config = TinyConfig();
+  ModelConfig config = TinyConfig();
   config.tied = false;
   StoreConfig(config, folder.path());
   Store(TinyTensors(), folder / "model.safetensors");
@@ -300,20 +301,20 @@ TEST(LoadModel, RefusesWrongIndexes) {
 // ------------------------------------------------------------------------------------------
 
 TEST(SaveModel, ComesBack) {
-  Gpt2Config plain = OddConfig();
+  ModelConfig plain = OddConfig();
   plain.tied = true;
-  Gpt2Config other = GatedConfig(-1.75f);
+  ModelConfig other = GatedConfig(-1.75f);
   other.activation = Activation::kSilu;
   other.scale_attention = false;
   other.scale_by_inverse_layer = true;
   other.layer_norm_epsilon = 3e-6f;
   other.end_of_text = 22;
-  for (const Gpt2Config& config : {plain, OddConfig(), other}) {
-    const Gpt2 model = LivelyModel(config, 51);
+  for (const ModelConfig& config : {plain, OddConfig(), other}) {
+    const Model model = LivelyModel(config, 51);
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       const TemporaryFolder folder;
       SaveModel(model, folder / "deep/model", dtype);
-      const Gpt2 loaded = LoadModel(folder / "deep/model");
+      const Model loaded = LoadModel(folder / "deep/model");
       EXPECT_EQ(ToJson(loaded.config, "x"), ToJson(config, "x"));
       EXPECT_EQ(loaded.config.gate_bias, config.gate_bias);
       EXPECT_EQ(loaded.config.layer_norm_epsilon, config.layer_norm_epsilon);
@@ -366,7 +367,7 @@ TEST(SaveModel, NamesThePlaceItCannotWrite) {
 // -----------------------------------------------------------------------------------
 
 TEST(RandomModel, IsAFunctionOfTheSeedAlone) {
-  Gpt2Config config = OddConfig();
+  ModelConfig config = OddConfig();
   config.vocabulary = 1009;
   const int threads = Threads();
   SetThreads(1);
@@ -380,9 +381,9 @@ TEST(RandomModel, IsAFunctionOfTheSeedAlone) {
 }
 
 TEST(RandomModel, HasTheMomentsOfHuggingFace) {
-  Gpt2Config config{
+  ModelConfig config{
       .layers = 3, .heads = 2, .width = 64, .vocabulary = 500, .positions = 128, .inner = 256};
-  Gpt2 model = RandomModel(config, 63);
+  Model model = RandomModel(config, 63);
   std::vector<float> all_normal;
   VisitParameters(config, model.weights, [&](const ParameterSpec& spec, const float*& data) {
     const std::int64_t n = spec.shape.size();

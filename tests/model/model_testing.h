@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small models with large enough numbers in them, and runs of them kept in memory.
 #pragma once
 
@@ -10,16 +11,16 @@
 #include <vector>
 
 #include "core/random.h"
-#include "model/head.h"
-#include "model/recorder.h"
+#include "model/output.h"
 #include "model/run.h"
 #include "support/golden.h"
+#include "use/recorder.h"
 
 namespace clearhead {
 
 // Odd and prime extents everywhere, untied, so that no two axes can be confused.
-inline Gpt2Config OddConfig() {
-  Gpt2Config config;
+inline ModelConfig OddConfig() {
+  ModelConfig config;
   config.layers = 2;
   config.heads = 3;
   config.width = 15;
@@ -30,8 +31,8 @@ inline Gpt2Config OddConfig() {
   return config;
 }
 
-inline Gpt2Config GatedConfig(float bias = 0.25f) {
-  Gpt2Config config = OddConfig();
+inline ModelConfig GatedConfig(float bias = 0.25f) {
+  ModelConfig config = OddConfig();
   config.attention = AttentionKind::kGated;
   config.gate_bias = bias;
   return config;
@@ -39,7 +40,7 @@ inline Gpt2Config GatedConfig(float bias = 0.25f) {
 
 // The parameters one after another, as BindContiguous lays them out. Unlike fresh weights, biases
 // and norms are not trivial and attention is far from uniform.
-inline std::vector<float> LivelyParameters(const Gpt2Config& config, std::uint64_t seed) {
+inline std::vector<float> LivelyParameters(const ModelConfig& config, std::uint64_t seed) {
   RandomStream random(seed);
   std::vector<float> values;
   for (const ParameterSpec& spec : ParameterTable(config)) {
@@ -53,20 +54,20 @@ inline std::vector<float> LivelyParameters(const Gpt2Config& config, std::uint64
   return values;
 }
 
-inline Gpt2 ModelOf(const Gpt2Config& config, std::vector<float> parameters) {
+inline Model ModelOf(const ModelConfig& config, std::vector<float> parameters) {
   auto storage = std::make_shared<std::vector<float>>(std::move(parameters));
-  Gpt2 model;
+  Model model;
   model.config = config;
   model.weights = BindContiguous<const float>(config, storage->data());
   model.storage = storage;
   return model;
 }
 
-inline Gpt2 LivelyModel(const Gpt2Config& config, std::uint64_t seed = 1) {
+inline Model LivelyModel(const ModelConfig& config, std::uint64_t seed = 1) {
   return ModelOf(config, LivelyParameters(config, seed));
 }
 
-inline std::vector<std::int32_t> RandomIds(const Gpt2Config& config, std::int64_t count,
+inline std::vector<std::int32_t> RandomIds(const ModelConfig& config, std::int64_t count,
                                            std::uint64_t seed) {
   RandomStream random(seed);
   std::vector<std::int32_t> ids;
@@ -117,9 +118,9 @@ inline std::map<TapId, GoldenTensor> Copied(const std::map<TapId, RecordedTensor
   return copies;
 }
 
-inline ModelRun RunModel(const Gpt2& model, const std::vector<std::int32_t>& ids,
+inline ModelRun RunModel(const Model& model, const std::vector<std::int32_t>& ids,
                          std::int64_t batch, const RunOptions& options = {}) {
-  const Gpt2Config& config = model.config;
+  const ModelConfig& config = model.config;
   const std::int64_t length = static_cast<std::int64_t>(ids.size()) / batch;
   for (const Intervention& intervention : options.interventions) {
     CheckIntervention(intervention, config, batch, length);
@@ -143,7 +144,7 @@ inline ModelRun RunModel(const Gpt2& model, const std::vector<std::int32_t>& ids
     targets.push_back(-1);
     for (std::int64_t b = 1; b < batch; ++b) targets[static_cast<std::size_t>(b * length - 1)] = -1;
     run.parameter_gradients.assign(static_cast<std::size_t>(config.ParameterCount()), 0.0f);
-    Gpt2Tensors<float> gradients = BindContiguous<float>(config, run.parameter_gradients.data());
+    ModelTensors<float> gradients = BindContiguous<float>(config, run.parameter_gradients.data());
     PackedBf16 scratch;
     run.library_loss =
         LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Taps: names, shapes, that each is seen once, and what they must add up to.
 #include "model/taps.h"
 
@@ -31,8 +32,8 @@ class Counter final : public Hooks {
 };
 
 TEST(Taps, EachIsSeenOnceWithItsShape) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Gpt2 model = LivelyModel(config);
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+    const Model model = LivelyModel(config);
     for (const auto& [batch, length] :
          {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 1}, {1, 17}, {2, 7}}) {
       SCOPED_TRACE(fmt::format("{} x {}", batch, length));
@@ -42,7 +43,7 @@ TEST(Taps, EachIsSeenOnceWithItsShape) {
       Activations activations(config, batch, length, Keep::kAll, 5);
       std::vector<std::int32_t> targets(ids.size(), 1);
       std::vector<float> gradients(static_cast<std::size_t>(config.ParameterCount()), 0.0f);
-      Gpt2Tensors<float> bound = BindContiguous<float>(config, gradients.data());
+      ModelTensors<float> bound = BindContiguous<float>(config, gradients.data());
       PackedBf16 scratch;
       ForwardBackward(pass, ids.data(), targets.data(), 1.0f, activations, &bound, &scratch);
 
@@ -63,7 +64,7 @@ TEST(Taps, EachIsSeenOnceWithItsShape) {
 }
 
 TEST(Taps, NamesParseBack) {
-  const Gpt2Config config = GatedConfig();
+  const ModelConfig config = GatedConfig();
   const std::vector<TapId> all = AllTaps(config);
   EXPECT_EQ(all.size(), static_cast<std::size_t>(4 + 2 * (kTapCount - 4)));
   std::map<std::string, int> names;
@@ -85,7 +86,7 @@ TEST(Taps, NamesParseBack) {
 }
 
 TEST(Taps, PatternsMatch) {
-  const Gpt2Config config = OddConfig();
+  const ModelConfig config = OddConfig();
   const auto names = [&](std::string_view patterns) {
     std::vector<std::string> result;
     for (const TapId id : MatchTaps(patterns, config)) result.push_back(TapName(id));
@@ -117,8 +118,8 @@ TEST(Taps, ManyStarsStayFast) {
 
 // Sums over heads and the residual stream's additions, for softmax and gated models.
 TEST(Taps, AddUp) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Gpt2 model = LivelyModel(config, 5);
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+    const Model model = LivelyModel(config, 5);
     const std::int64_t B = 2, T = 11, C = config.width, H = config.heads, R = B * T;
     const ModelRun run = RunModel(model, RandomIds(config, R, 6), B, {.taps = AllTaps(config)});
     const auto tap = [&](Tap name, std::int64_t layer) -> const std::vector<float>& {
@@ -174,7 +175,7 @@ void ForRows(const GoldenTensor& matrix, const F& f) {
 }
 
 TEST(Taps, PatternRowsAreProbabilities) {
-  const Gpt2Config config = OddConfig();
+  const ModelConfig config = OddConfig();
   const ModelRun run =
       RunModel(LivelyModel(config, 7), RandomIds(config, 34, 8), 2, {.taps = AllTaps(config)});
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -197,7 +198,7 @@ TEST(Taps, PatternRowsAreProbabilities) {
 
 // Gated: weights = softmax(scores) * mask, mask = scores + bias > 0, probability = its sigmoid.
 TEST(Taps, GatesFollowFromScores) {
-  const Gpt2Config config = GatedConfig(0.4f);
+  const ModelConfig config = GatedConfig(0.4f);
   const ModelRun run =
       RunModel(LivelyModel(config, 9), RandomIds(config, 34, 10), 2, {.taps = AllTaps(config)});
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -232,8 +233,8 @@ TEST(Taps, GatesFollowFromScores) {
 }
 
 TEST(Taps, StagedAndFusedAgree) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Gpt2 model = LivelyModel(config, 11);
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+    const Model model = LivelyModel(config, 11);
     for (const std::int64_t length : {1, 2, 7, 17}) {
       const std::vector<std::int32_t> ids = RandomIds(config, 3 * length, 12);
       const ModelRun fused = RunModel(model, ids, 3, {.gradients = length > 1});
@@ -250,8 +251,8 @@ TEST(Taps, StagedAndFusedAgree) {
 
 // Asking for one matrix only takes other ways through the staged code than asking for all.
 TEST(Taps, AloneOrTogetherTheyAreTheSame) {
-  for (const Gpt2Config& config : {OddConfig(), GatedConfig()}) {
-    const Gpt2 model = LivelyModel(config, 13);
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+    const Model model = LivelyModel(config, 13);
     const std::vector<std::int32_t> ids = RandomIds(config, 22, 14);
     const ModelRun all = RunModel(model, ids, 2, {.taps = AllTaps(config), .gradients = true});
     for (const TapId id : AllTaps(config)) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The models that ship meet the figures stated beside them, models/NAME/figures.json:
 //
 //   {"texts": [{"tasks": ["copy", ...], "lines": 60, "seed": 11, "loss": 1.2345, "edges": 0.021},
@@ -13,7 +14,7 @@
 
 #include "cli/program.h"
 #include "core/error.h"
-#include "text/task_items.h"
+#include "tasks/task_items.h"
 
 namespace clearhead {
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "support/amx_emulator.h"
 
 #include "core/error.h"

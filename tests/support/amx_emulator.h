@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs the real AMX kernels on machines without AMX: their instructions raise SIGILL, and a handler
 // decodes and executes them on tile registers of its own, as Intel's manual defines them. Memory is
 // read and written by instrumented code, so that sanitizers see what the tiles touch.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Golden tensors and how far a result is from them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The golden GPT-2 checkpoints: their cases and how to run them.
 #pragma once
 
@@ -6,9 +7,9 @@
 #include <vector>
 
 #include "core/json.h"
-#include "model/capture.h"
 #include "support/golden.h"
 #include "support/temporary_folder.h"
+#include "use/capture.h"
 
 namespace clearhead {
 
@@ -58,7 +59,7 @@ inline std::vector<GoldenCase> GoldenCases(const std::filesystem::path& folder) 
 }
 
 // What `clearhead capture` would write, read back.
-inline std::map<std::string, GoldenTensor> RunCapture(const Gpt2& model,
+inline std::map<std::string, GoldenTensor> RunCapture(const Model& model,
                                                       const std::vector<std::int32_t>& ids,
                                                       std::int64_t batch,
                                                       const CaptureOptions& options) {

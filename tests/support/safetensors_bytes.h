@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The bytes of a safetensors file with a header given as text, right or wrong.
 #pragma once
 

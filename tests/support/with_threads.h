@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Tests that run with several numbers of threads, more than items and more than cores included.
 #pragma once
 

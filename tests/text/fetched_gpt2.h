@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // GPT-2's own tokenizer, which scripts/fetch-test-data downloads.
 #pragma once
 

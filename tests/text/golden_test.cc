@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The reference tokenizers' own answers (tests/data/tokenizer), with GPT-2's vocabulary.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A text that is one huge word must not take time or stack that grows with its square.
 #include <gtest/gtest.h>
 

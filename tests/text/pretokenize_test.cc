@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "text/pretokenize.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small tokenizers, and odd bytes to try them on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "text/token_stream.h"
 
 #include <gtest/gtest.h>

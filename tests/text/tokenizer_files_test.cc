@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Files as they come, good and hostile.
 #include "text/tokenizer_files.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A training step takes no memory: every allocation of the process is counted while one runs, but
 // those that OpenBLAS makes inside itself (a list of jobs for each product that it spreads over
 // threads).
@@ -76,7 +77,7 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexce
 namespace clearhead {
 namespace {
 
-long AllocationsInStep(const Gpt2Config& config, const StepShape& shape) {
+long AllocationsInStep(const ModelConfig& config, const StepShape& shape) {
   Optimizer optimizer(RandomModel(config, 1), {});
   std::vector<std::int32_t> tokens(5000);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -101,7 +102,7 @@ long AllocationsInStep(const Gpt2Config& config, const StepShape& shape) {
 
 TEST(TrainStep, AllocatesNothing) {
   if (!CLEARHEAD_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the address sanitizer owns malloc";
-  Gpt2Config config{
+  ModelConfig config{
       .layers = 2, .heads = 4, .width = 64, .vocabulary = 300, .positions = 96, .inner = 256};
   EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}), 0);
   EXPECT_EQ(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ten AdamW steps against PyTorch; gradients in bf16 on tiles (emulated where there are none).
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ std::vector<std::int32_t> NextTokens(const std::vector<std::int32_t>& ids, std::
 TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
   const std::filesystem::path folder = GoldenFolder() / "train-adamw";
   const Json golden = ReadJsonFile(folder / "golden.json");
-  const Gpt2 start = LoadModel(GoldenModel("a"));
+  const Model start = LoadModel(GoldenModel("a"));
   Optimizer optimizer(start, {.beta1 = golden["beta1"].get<float>(),
                               .beta2 = golden["beta2"].get<float>(),
                               .epsilon = golden["eps"].get<float>(),
@@ -43,7 +44,7 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
   }
   auto expected = ReadGolden(folder / golden["final_params"].get<std::string>());
   std::size_t compared = 0;
-  Gpt2Tensors<const float> weights = optimizer.model().weights;
+  ModelTensors<const float> weights = optimizer.model().weights;
   VisitParameters(start.config, weights, [&](const ParameterSpec& spec, const float* values) {
     const auto it = expected.contains(spec.name) ? expected.find(spec.name)
                                                  : expected.find("transformer." + spec.name);
@@ -65,7 +66,7 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
 TEST(TrainGolden, GradientsInBf16AreWithinThreePercent) {
   const clearhead::testing::TilesForTest tiles;
   for (const char* name : {"a", "c-untied"}) {
-    const Gpt2 model = LoadModel(GoldenModel(name));
+    const Model model = LoadModel(GoldenModel(name));
     PackedWeights packed;
     packed.Pack(model);
     for (const GoldenCase& c : GoldenCases(GoldenModel(name))) {

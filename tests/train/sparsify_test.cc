@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sparse post-training: the multiplier, the distilled loss, the step's gradients, the loop.
 #include "train/sparsify.h"
 
@@ -11,13 +12,13 @@
 #include "core/random.h"
 #include "core/safetensors.h"
 #include "kernels/loss.h"
-#include "model/capture.h"
-#include "model/evaluate.h"
-#include "model/generate.h"
 #include "model/run.h"
 #include "support/golden.h"
 #include "support/temporary_folder.h"
 #include "train/metrics_log.h"
+#include "use/capture.h"
+#include "use/evaluate.h"
+#include "use/generate.h"
 
 namespace clearhead {
 namespace {
@@ -91,7 +92,7 @@ std::vector<std::int64_t> Lines(std::size_t tokens) {
   return starts;
 }
 
-Gpt2Config AdderConfig() {
+ModelConfig AdderConfig() {
   return {.layers = 2, .heads = 4, .width = 32, .vocabulary = 13, .positions = 14, .inner = 128};
 }
 
@@ -107,8 +108,8 @@ SparsifyOptions AdderOptions() {
 }
 
 TEST(SparsifyStep, TheStudentStartsAsTheDenseModelWhenEveryGateIsOpen) {
-  const Gpt2 dense = RandomModel(AdderConfig(), 1);
-  Gpt2 student = dense;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  Model student = dense;
   student.config.attention = AttentionKind::kGated;
   student.config.gate_bias = 39.0f;
   Optimizer optimizer(student, {});
@@ -123,8 +124,8 @@ TEST(SparsifyStep, TheStudentStartsAsTheDenseModelWhenEveryGateIsOpen) {
 }
 
 TEST(SparsifyStep, AccumulationEqualsTheLargeBatch) {
-  const Gpt2 dense = RandomModel(AdderConfig(), 1);
-  Gpt2 student = dense;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  Model student = dense;
   student.config.attention = AttentionKind::kGated;
   const auto tokens = Sums(100, 1);
   std::vector<std::vector<float>> gradients;
@@ -146,7 +147,7 @@ TEST(SparsifyStep, AccumulationEqualsTheLargeBatch) {
 
 TEST(Sparsify, ResumeContinuesBitForBitAndKeepsTheSparsestFeasible) {
   const TemporaryFolder folder;
-  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  const Model dense = RandomModel(AdderConfig(), 1);
   const auto tokens = Sums(300, 1), valid = Sums(40, 2);
   const SparsifyOptions options = AdderOptions();
   const SparsifyResult whole = Sparsify(dense, tokens, valid, options, folder / "whole", {});
@@ -158,7 +159,7 @@ TEST(Sparsify, ResumeContinuesBitForBitAndKeepsTheSparsestFeasible) {
       fewest = std::min(fewest, line["valid"]["edge_fraction"].get<double>());
   }
   EXPECT_EQ(whole.best->edge_fraction, fewest);
-  const Gpt2 saved = LoadModel(folder / "whole");
+  const Model saved = LoadModel(folder / "whole");
   EXPECT_EQ(saved.config.attention, AttentionKind::kGated);
   EXPECT_EQ(saved.config.gate_bias, 2.0f);
   EXPECT_NEAR(Evaluate(saved, valid, {.context = 14}).loss, whole.best->loss, 1e-6);
@@ -180,7 +181,7 @@ TEST(Sparsify, ResumeContinuesBitForBitAndKeepsTheSparsestFeasible) {
 
 TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
   const TemporaryFolder folder;
-  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  const Model dense = RandomModel(AdderConfig(), 1);
   const auto tokens = Sums(300, 1), valid = Sums(40, 2);
   SparsifyOptions options = AdderOptions();
   options.tolerance = -100.0;
@@ -192,8 +193,8 @@ TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
 
 // What trains changes, what is frozen stays as it was, bit for bit.
 TEST(TrainedPart, OnlyThePartChanges) {
-  const Gpt2 dense = RandomModel(AdderConfig(), 1);
-  Gpt2 student = dense;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  Model student = dense;
   student.config.attention = AttentionKind::kGated;
   student.config.gate_bias = 2.0f;
   const auto tokens = Sums(100, 1);
@@ -207,7 +208,7 @@ TEST(TrainedPart, OnlyThePartChanges) {
       const SparsifyStepResult r = step.Gradients(optimizer, dense, batches, i, 0.5);
       optimizer.Step(1e-2, r.gradient_norm);
     }
-    Gpt2Tensors<const float> before = dense.weights, after = optimizer.model().weights;
+    ModelTensors<const float> before = dense.weights, after = optimizer.model().weights;
     std::map<std::string, const float*> old;
     VisitParameters(dense.config, before, [&](const ParameterSpec& spec, const float* values) {
       old[spec.name] = values;
@@ -237,7 +238,7 @@ TEST(TrainedPart, OnlyThePartChanges) {
 
 // The factors' gradients against differences of the loss itself.
 TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
-  Gpt2 model = RandomModel(AdderConfig(), 1);
+  Model model = RandomModel(AdderConfig(), 1);
   const Lora lora(model, 3);
   const auto count = static_cast<std::size_t>(lora.size());
   std::vector<float> trained(count), gradients(count);
@@ -247,13 +248,13 @@ TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
   std::vector<float> weights(static_cast<std::size_t>(model.config.ParameterCount())),
       d_weights(weights.size(), 0.0f);
   FillRandom(model.config, 1, weights.data());
-  Gpt2Tensors<float> tensors = BindContiguous<float>(model.config, weights.data());
-  Gpt2Tensors<float> d_tensors = BindContiguous<float>(model.config, d_weights.data());
-  Gpt2 merged = model;
+  ModelTensors<float> tensors = BindContiguous<float>(model.config, weights.data());
+  ModelTensors<float> d_tensors = BindContiguous<float>(model.config, d_weights.data());
+  Model merged = model;
   merged.weights = BindContiguous<const float>(model.config, weights.data());
   const auto tokens = Sums(9, 1);
   Activations activations(model.config, 4, 14, Keep::kAll, 56);
-  const auto loss = [&](Gpt2Tensors<float>* into) {
+  const auto loss = [&](ModelTensors<float>* into) {
     lora.Merge(trained.data(), tensors);
     return ForwardBackward({.model = merged, .batch = 4, .length = 14}, tokens.data(),
                            tokens.data() + 1, 1.0f, activations, into, nullptr);
@@ -275,7 +276,7 @@ TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
 }
 
 TEST(Lora, StartsAsTheModelItIsGiven) {
-  const Gpt2 model = RandomModel(AdderConfig(), 1);
+  const Model model = RandomModel(AdderConfig(), 1);
   Optimizer plain(model, {.weight_decay = 0.0f});
   Optimizer optimizer(model, {.weight_decay = 0.0f, .part = ParseTrainedPart("lora:5")});
   optimizer.Restored(0);  // merges
@@ -285,7 +286,7 @@ TEST(Lora, StartsAsTheModelItIsGiven) {
 
 TEST(Sparsify, LoraResumesBitForBitAndSavesAPlainModel) {
   const TemporaryFolder folder;
-  const Gpt2 dense = RandomModel(AdderConfig(), 1);
+  const Model dense = RandomModel(AdderConfig(), 1);
   const auto tokens = Sums(300, 1), valid = Sums(40, 2);
   SparsifyOptions options = AdderOptions();
   options.optimizer.part = ParseTrainedPart("lora:2");
@@ -295,7 +296,7 @@ TEST(Sparsify, LoraResumesBitForBitAndSavesAPlainModel) {
   callbacks.should_stop = [&] { return ++steps == 6; };
   EXPECT_FALSE(Sparsify(dense, tokens, valid, options, folder / "part", callbacks).finished);
   options.resume = true;
-  const Gpt2 other = RandomModel(AdderConfig(), 2);
+  const Model other = RandomModel(AdderConfig(), 2);
   EXPECT_THROW(Sparsify(other, tokens, valid, options, folder / "part", {}), Error);
   EXPECT_TRUE(Sparsify(dense, tokens, valid, options, folder / "part", {}).finished);
   EXPECT_EQ(ReadFile(folder / "part/model.safetensors"),
@@ -305,7 +306,7 @@ TEST(Sparsify, LoraResumesBitForBitAndSavesAPlainModel) {
 // Sequences of 15 tokens: 14 inputs, and the last is only a target.
 TEST(StoredLogits, TrainLikeTheModelThatWroteThem) {
   const TemporaryFolder folder;
-  const Gpt2 dense = RandomModel(
+  const Model dense = RandomModel(
       {.layers = 2, .heads = 4, .width = 32, .vocabulary = 13, .positions = 15, .inner = 128}, 1);
   auto ids = Sums(90, 1);
   ids.resize(30 * 15);
@@ -315,7 +316,7 @@ TEST(StoredLogits, TrainLikeTheModelThatWroteThem) {
   ASSERT_EQ(stored.ids(), ids);
   std::vector<std::int64_t> starts;
   for (std::int64_t i = 0; i < 30; ++i) starts.push_back(15 * i);
-  Gpt2 student = dense;
+  Model student = dense;
   student.config.attention = AttentionKind::kGated;
   student.config.gate_bias = -1.0f;
   std::vector<SparsifyStepResult> results;
@@ -337,7 +338,7 @@ TEST(StoredLogits, TrainLikeTheModelThatWroteThem) {
 
 TEST(StoredLogits, RefusesWhatDoesNotFit) {
   const TemporaryFolder folder;
-  const Gpt2Config config = AdderConfig();
+  const ModelConfig config = AdderConfig();
   const std::vector<std::int32_t> ids = {1, 2, 3, 4, 5, 6};
   const std::vector<float> logits(6 * 13, 0.0f);
   const auto message = [&](const std::vector<TensorToWrite>& tensors) -> std::string {
@@ -377,7 +378,7 @@ TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
   train.starts = Lines(tokens.size());
   ASSERT_TRUE(
       Train(RandomModel(AdderConfig(), 1), tokens, {}, train, folder / "dense", {}).finished);
-  const Gpt2 dense = LoadModel(folder / "dense");
+  const Model dense = LoadModel(folder / "dense");
 
   SparsifyOptions options;
   options.shape = train.shape;
@@ -389,7 +390,7 @@ TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
   ASSERT_TRUE(result.best.has_value()) << result.last.loss << " against " << result.dense_loss;
   EXPECT_LE(result.best->loss, result.dense_loss + 0.02);
   EXPECT_LT(result.best->edge_fraction, 0.5);
-  const Gpt2 sparse = LoadModel(folder / "sparse");
+  const Model sparse = LoadModel(folder / "sparse");
   int right = 0;
   for (std::int32_t a = 0; a < 10; ++a) {
     for (std::int32_t b = 0; b < 10; ++b) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The training loop: data order, schedule, recomputation, resume bit for bit, stops, learning.
 #include "train/train.h"
 
@@ -11,19 +12,19 @@
 
 #include "core/file.h"
 #include "core/random.h"
-#include "model/generate.h"
 #include "model/run.h"
 #include "support/golden_models.h"
 #include "train/checkpoint.h"
 #include "train/health.h"
 #include "train/metrics_log.h"
+#include "use/generate.h"
 
 namespace clearhead {
 namespace {
 namespace fs = std::filesystem;
 
-Gpt2Config TinyConfig() {
-  Gpt2Config config{
+ModelConfig TinyConfig() {
+  ModelConfig config{
       .layers = 2, .heads = 2, .width = 16, .vocabulary = 31, .positions = 12, .inner = 64};
   return config;
 }
@@ -105,13 +106,13 @@ TEST(Schedule, WarmsUpAndDecays) {
 }
 
 TEST(Gradients, RecomputationGivesTheSameBits) {
-  const Gpt2 model = RandomModel(TinyConfig(), 1);
+  const Model model = RandomModel(TinyConfig(), 1);
   const auto ids = RandomTokens(36, 31, 2), targets = RandomTokens(36, 31, 3);
   std::vector<std::vector<float>> results;
   for (const Keep keep : {Keep::kAll, Keep::kInputs}) {
     Activations activations(model.config, 3, 12, keep, 10);
     std::vector<float> values(static_cast<std::size_t>(model.config.ParameterCount()), 0.0f);
-    Gpt2Tensors<float> gradients = BindContiguous<float>(model.config, values.data());
+    ModelTensors<float> gradients = BindContiguous<float>(model.config, values.data());
     ForwardBackward({.model = model, .batch = 3, .length = 12}, ids.data(), targets.data(), 1.0f,
                     activations, &gradients, nullptr);
     results.push_back(values);
@@ -120,7 +121,7 @@ TEST(Gradients, RecomputationGivesTheSameBits) {
 }
 
 TEST(Gradients, AccumulationEqualsTheLargeBatch) {
-  const Gpt2 model = RandomModel(TinyConfig(), 1);
+  const Model model = RandomModel(TinyConfig(), 1);
   const auto tokens = RandomTokens(500, 31, 2);
   std::vector<std::vector<float>> results;
   double losses[2];
@@ -142,7 +143,7 @@ std::string ModelBytes(const fs::path& folder) { return ReadFile(folder / "model
 
 TEST(Train, ResumeContinuesBitForBit) {
   const TemporaryFolder folder;
-  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const Model start = RandomModel(TinyConfig(), 1);
   const auto tokens = RandomTokens(700, 31, 2), valid = RandomTokens(100, 31, 3);
   const TrainOptions options = TinyOptions();
   const TrainResult whole = Train(start, tokens, valid, options, folder / "whole", {});
@@ -177,7 +178,7 @@ TEST(Train, ResumeContinuesBitForBit) {
 
 TEST(Train, ACrashLosesOnlyTheWorkSinceTheLastCheckpoint) {
   const TemporaryFolder folder;
-  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const Model start = RandomModel(TinyConfig(), 1);
   const auto tokens = RandomTokens(700, 31, 2);
   const TrainOptions options = TinyOptions();
   Train(start, tokens, {}, options, folder / "whole", {});
@@ -210,7 +211,7 @@ std::string MessageOf(const std::function<void()>& f) {
 
 TEST(Train, ResumeRefusesOtherSettings) {
   const TemporaryFolder folder;
-  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const Model start = RandomModel(TinyConfig(), 1);
   const auto tokens = RandomTokens(700, 31, 2);
   TrainOptions options = TinyOptions();
   TrainCallbacks stop;
@@ -231,7 +232,7 @@ TEST(Train, ResumeRefusesOtherSettings) {
 
 TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
   const TemporaryFolder folder;
-  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const Model start = RandomModel(TinyConfig(), 1);
   const auto tokens = RandomTokens(700, 31, 2);
   TrainOptions options = TinyOptions();
   options.checkpoint_every = 1;
@@ -256,7 +257,7 @@ TEST(LossWatch, KnowsNanExplosionAndHardTimes) {
 
 TEST(Checkpoint, DamagedFilesAreRefused) {
   const TemporaryFolder folder;
-  const Gpt2 start = RandomModel(TinyConfig(), 1);
+  const Model start = RandomModel(TinyConfig(), 1);
   Optimizer optimizer(start, {});
   SaveCheckpoint(folder.path(), optimizer, {.step = 3, .settings = {{"a", 1}}, .run = {1.5}});
   SaveCheckpoint(folder.path(), optimizer, {.step = 12, .settings = {{"a", 1}}, .run = {2.5}});
@@ -270,7 +271,7 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
   const std::string bytes = ReadFile(*file);
   WriteFile(*file, bytes.substr(0, bytes.size() - 5));
   EXPECT_THROW(LoadCheckpoint(*file, {}, optimizer), Error);
-  Gpt2Config other = TinyConfig();
+  ModelConfig other = TinyConfig();
   other.layers = 1;
   WriteFile(*file, bytes);
   Optimizer small(RandomModel(other, 1), {});
@@ -282,7 +283,7 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
 // perfection.
 TEST(Train, LearnsAddition) {
   // Tokens 0..9 digits, 10 '+', 11 '=', 12 newline: "a+b=cd\n".
-  Gpt2Config config{
+  ModelConfig config{
       .layers = 2, .heads = 4, .width = 64, .vocabulary = 13, .positions = 28, .inner = 256};
   std::vector<std::int32_t> tokens;
   RandomStream random(3);
@@ -297,7 +298,7 @@ TEST(Train, LearnsAddition) {
   const TemporaryFolder folder;
   const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
   EXPECT_TRUE(result.finished);
-  const Gpt2 model = LoadModel(folder.path());
+  const Model model = LoadModel(folder.path());
   int right = 0;
   for (std::int32_t a = 0; a < 10; ++a) {
     for (std::int32_t b = 0; b < 10; ++b) {

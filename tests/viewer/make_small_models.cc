@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // make_small_models FOLDER: a dense and a gated model of one shape, for tests outside C++. And a
 // pair with as many heads as GPT-2 and room for 512 tokens, but narrow: what a browser has to draw.
 // And a pair that has a circuit, with prompts for it.
@@ -6,7 +7,7 @@
 namespace clearhead {
 
 void MakeManyHeads(const std::filesystem::path& folder, const Tokenizer& tokenizer, bool gated) {
-  Gpt2Config config = SmallConfig(tokenizer);
+  ModelConfig config = SmallConfig(tokenizer);
   config.layers = 12;
   config.heads = 12;
   config.width = 48;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page's answers against plain runs of the models.
 #include "viewer/page_api.h"
 
@@ -48,7 +49,7 @@ TEST_F(PageApiTest, MapsLossesAndPredictionsAreThoseOfAPlainRun) {
   EXPECT_EQ(frame.header["tokens"][0], "The");
   EXPECT_EQ(frame.header["tokens_per_cell"], 1);
   for (std::size_t m = 0; m < 2; ++m) {
-    const Gpt2& model = set_->models[m].model;
+    const Model& model = set_->models[m].model;
     const ModelRun plain =
         RunModel(model, ids, 1, {.taps = MatchTaps("blocks.*.attn.hook_pattern", model.config)});
     const std::span<const float> maps = frame.Array(fmt::format("maps.{}", m));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The server from outside: what it answers, and what it refuses.
 #include "viewer/server.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The line before the models.
 #include "viewer/work_queue.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page in Chromium: what a person does, and what must never happen.
 //   node browser_test.mjs PROGRAM MAKE_MODELS FOLDER_WITH_NODE_MODULES CHROMIUM SCREENSHOTS
 import assert from "node:assert/strict";

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random requests to `clearhead serve`: memory must stay flat and the server must go on answering.
 
     fuzz_server.py PROGRAM MAKE_SMALL_MODELS [--seconds 600] [--seed 0]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Small helpers for building the document.
 type Child = Node | string;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The page: asks for runs when the prompt or the switched-off heads change, shows the view that the address names.
 import { openSource } from "./data/source";
 import type { Overview, Run } from "./data/types";

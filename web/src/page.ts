@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What every view gets: the state, the answers, and where they come from.
 import type { Overview, Question, Run } from "./data/types";
 import type { Source } from "./data/source";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is being looked at. It lives in the address, so a view can be shared and "back" works.
 export const viewNames = ["grid", "tokens", "predictions", "ablate", "circuit", "scatter"] as const;
 export type ViewName = (typeof viewNames)[number];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Compiled with -mamx-tile -mamx-bf16 on x86-64. Nothing here may come from a template or an inline
 // function of a shared header: the linker could pick the copy made here for a CPU without AMX.
 #include "kernels/amx/tile_kernel.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The AMX instructions, behind three plain functions. Only call them where the tiles are usable
 // (kernels/cpu_features.h) or emulated (tests/support/amx_emulator.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The shapes that the tile kernel, the packing and the loops around them agree on. Plain constants:
 // this header is read by the translation unit that is compiled for AMX.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernels/amx/tile_pack.h"
 
 #include <algorithm>

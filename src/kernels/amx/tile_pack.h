@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // fp32 to bf16 in tile order. Seen from the tiles, A and B are the same thing: an operand of lanes
 // (rows of A, columns of B) and depth (k). They differ in which of the two is contiguous in the
 // source, and in the order inside a tile.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Causal attention as plain loops: the specification that the fast kernels are tested against. One
 // sequence, one head; q is [queries][D], k and v are [keys][D], all contiguous. Use T = double.
 #pragma once

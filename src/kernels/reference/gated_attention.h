@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Gated causal attention as plain loops: the specification of gated_attention.h. One sequence, one
 // head.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A frame: "CHF1", length of the header, JSON header, floats (src/viewer/frame.h).
 export interface Frame {
   header: Record<string, unknown>;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where answers come from: the server, or the file that the page is in.
 import { parseFrame, type Frame } from "./frame";
 import type { Ablations, ModelRun, Overview, Prediction, Question, Run, TokenRows } from "./types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the server answers; docs/api.md and docs/formats.md are the reference.
 export interface ModelInfo {
   label: string;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ink that reads better on a background: both reach a contrast of 4.5 where they are chosen.
 import * as d3 from "d3";
 

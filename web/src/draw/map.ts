@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attention maps on canvas: white is 0, dark blue is 1, linearly, as in the figures of the program.
 const full = [0x08, 0x30, 0x6b] as const;
 

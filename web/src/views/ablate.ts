@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Heads switched off, and what that does to predictions and loss.
 import type { HeadInfo } from "../data/types";
 import { el, quoted } from "../dom";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Circuits that `clearhead circuit` found: the heads, the edges between them, and how much of the behaviour they keep.
 import * as d3 from "d3";
 import type { ModelInfo, Overview } from "../data/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every head of all models as small maps.
 import { headIndex, mapOf } from "../data/source";
 import type { HeadInfo, Run } from "../data/types";

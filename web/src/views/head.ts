@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One head in large, in every model: tokens on both axes, its name and what that means, its numbers.
 import * as d3 from "d3";
 import { headIndex } from "../data/source";

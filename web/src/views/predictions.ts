@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The next-token distribution of every model at every position, with the loss of each.
 import * as d3 from "d3";
 import type { Prediction, Run } from "../data/types";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How the weights of heads relate: results of `clearhead scatter --json`.
 import * as d3 from "d3";
 import { drawn, el, hideTip, showTip, signed } from "../dom";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One token: which keys it reads and who reads it, as shading of the text and as arcs. Hovering looks, clicking chooses.
 import * as d3 from "d3";
 import { headIndex } from "../data/source";

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+#include "circuits/attribution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "circuits/metric_gradient.h"
+#include "circuits/source_rows.h"
+#include "core/error.h"
+#include "core/threads.h"
+#include "kernels/gemm.h"
+#include "model/run.h"
+
+namespace clearhead {
+namespace {
+
+// Multiplies the gradients that pass by with the differences of the sources.
+class ScoreHooks final : public Hooks {
+ public:
+  // differences [B*T, S, C]. `mixed_in`: how much of the corrupted embeddings replaces the clean.
+  ScoreHooks(const ResidualGraph& graph, const TaskBatch& batch, const Buffer<float>& differences,
+             bool edges, double mixed_in, double weight, Attribution* scores)
+      : graph_(graph),
+        batch_(batch),
+        differences_(differences),
+        edges_(edges),
+        mixed_in_(mixed_in),
+        weight_(weight),
+        scores_(*scores) {}
+
+  bool Wants(TapId id) const override { return id.tap == Tap::kEmbed && mixed_in_ > 0.0; }
+  bool Changes(TapId id) const override { return Wants(id); }
+  void Visit(TapId, const TensorView<float>& value) override {
+    const std::int64_t C = value.shape[2], S = graph_.source_count();
+    for (std::int64_t i = 0; i < value.shape.size(); ++i) {
+      value.data[i] += static_cast<float>(mixed_in_) * differences_[i / C * S * C + i % C];
+    }
+  }
+
+  bool WantsGradient(TapId id) const override {
+    switch (id.tap) {
+      case Tap::kQInput:
+      case Tap::kKInput:
+      case Tap::kVInput:
+      case Tap::kMlpIn:
+        return edges_;
+      case Tap::kResidMid:
+      case Tap::kResidPost:
+        return true;
+      case Tap::kResidPre:
+        return id.layer == 0;
+      default:
+        return false;
+    }
+  }
+
+  void VisitGradient(TapId id, const TensorView<float>& gradient) override {
+    const std::int64_t last = graph_.layers() - 1;
+    switch (id.tap) {
+      case Tap::kQInput:
+        return AddEdges(graph_.HeadReader(id.layer, 0, 0), gradient);
+      case Tap::kKInput:
+        return AddEdges(graph_.HeadReader(id.layer, 1, 0), gradient);
+      case Tap::kVInput:
+        return AddEdges(graph_.HeadReader(id.layer, 2, 0), gradient);
+      case Tap::kMlpIn:
+        return AddEdges(graph_.MlpReader(id.layer), gradient);
+      case Tap::kResidMid:
+        return AddNodes(graph_.Head(id.layer, 0), graph_.heads(), gradient);
+      case Tap::kResidPost:
+        AddNodes(graph_.Mlp(id.layer), 1, gradient);
+        if (edges_ && id.layer == last) AddEdges(graph_.LogitsReader(), gradient);
+        return;
+      case Tap::kResidPre:
+        return AddNodes(graph_.input(), 1, gradient);
+      default:
+        return;
+    }
+  }
+
+ private:
+  // products[b, s, g] = sum over positions of difference s of the item and its gradient g, for
+  // sources first .. first + count - 1 and the gradients [B,T,(G),C]. Items side by side, each on
+  // one thread.
+  std::vector<float> Products(std::int64_t first, std::int64_t count,
+                              const TensorView<float>& gradient) const {
+    const std::int64_t S = graph_.source_count(), T = batch_.length;
+    const std::int64_t G = gradient.shape.rank() == 4 ? gradient.shape[2] : 1;
+    const std::int64_t C = gradient.shape[gradient.shape.rank() - 1];
+    std::vector<float> products(static_cast<std::size_t>(batch_.size() * count * G), 0.0f);
+    ParallelFor(batch_.size(), [&](std::int64_t b) {
+      for (std::int64_t row = b * T + batch_.shared; row < (b + 1) * T; ++row) {
+        Gemm({count, G, C}, {differences_.data() + (row * S + first) * C, C},
+             {gradient.data + row * G * C, C, Op::kTranspose}, products.data() + b * count * G, G,
+             /*accumulate=*/true);
+      }
+    });
+    return products;
+  }
+
+  void AddEdges(std::int64_t first_reader, const TensorView<float>& gradient) {
+    const std::int64_t count = graph_.SourcesOf(first_reader);
+    const std::int64_t readers = gradient.shape.rank() == 4 ? gradient.shape[2] : 1;
+    const std::vector<float> products = Products(0, count, gradient);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(products.size()); ++i) {
+      const std::int64_t source = i / readers % count, reader = first_reader + i % readers;
+      scores_.edges[static_cast<std::size_t>(graph_.Edge(source, reader))] +=
+          weight_ * static_cast<double>(products[static_cast<std::size_t>(i)]);
+    }
+  }
+
+  void AddNodes(std::int64_t first, std::int64_t count, const TensorView<float>& gradient) {
+    const std::vector<float> products = Products(first, count, gradient);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(products.size()); ++i) {
+      scores_.nodes[static_cast<std::size_t>(first + i % count)] +=
+          weight_ * static_cast<double>(products[static_cast<std::size_t>(i)]);
+    }
+  }
+
+  const ResidualGraph& graph_;
+  const TaskBatch& batch_;
+  const Buffer<float>& differences_;
+  bool edges_;
+  double mixed_in_, weight_;
+  Attribution& scores_;
+};
+
+}  // namespace
+
+Attribution Attribute(const Model& model, const TaskSet& set, const AttributionOptions& options) {
+  const ResidualGraph graph(model.config);
+  Attribution scores;
+  scores.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
+  if (options.edges) scores.edges.resize(static_cast<std::size_t>(graph.edge_count()), 0.0);
+  const std::int64_t runs = std::max<std::int64_t>(options.steps, 1);
+  const double weight = 1.0 / static_cast<double>(runs) / static_cast<double>(set.items.size());
+  std::int64_t done = 0;
+  for (const TaskBatch& batch : MakeTaskBatches(set, model.config, options.batch_rows)) {
+    Buffer<float> differences =
+        SourceRowsOf(model, graph, batch, RunAndKeep(model, set, batch, /*corrupted=*/true));
+    {
+      const Buffer<float> clean =
+          SourceRowsOf(model, graph, batch, RunAndKeep(model, set, batch, /*corrupted=*/false));
+      for (std::int64_t i = 0; i < clean.size(); ++i) differences[i] -= clean[i];
+    }
+    Activations activations(model.config, batch.size(), batch.length, Keep::kAll, 0);
+    for (std::int64_t k = 0; k < runs; ++k) {
+      const double mixed_in =
+          options.steps == 0 ? 0.0 : 1.0 - static_cast<double>(k) / static_cast<double>(runs);
+      ScoreHooks hooks(graph, batch, differences, options.edges, mixed_in, weight, &scores);
+      const Pass pass{
+          .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
+      ForwardToFinalNorm(pass, batch.clean.data(), activations);
+      BackwardFromMetric(pass, set, batch, batch.clean.data(), activations);
+    }
+    done += batch.size();
+    if (options.on_progress) {
+      options.on_progress(done, static_cast<std::int64_t>(set.items.size()));
+    }
+  }
+  return scores;
+}
+
+std::string AttributionName(const AttributionOptions& options) {
+  return options.steps == 0 ? std::string("EAP (gradient on the clean run)")
+                            : fmt::format("EAP-IG (inputs), {} steps", options.steps);
+}
+
+DirectContributions DirectLogitContributions(const Model& model, const TaskSet& set,
+                                             std::int64_t batch_rows) {
+  Check(set.metric == TaskMetric::kLogitDifference, "only logits are sums");
+  const ResidualGraph graph(model.config);
+  const std::int64_t C = model.config.width, D = model.config.head_size(),
+                     last = graph.layers() - 1;
+  const ModelTensors<const float>& w = model.weights;
+  const double share = 1.0 / static_cast<double>(set.items.size());
+  DirectContributions direct;
+  direct.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
+  for (const TaskBatch& batch : MakeTaskBatches(set, model.config, batch_rows)) {
+    const KeptRun run = RunAndKeep(model, set, batch, /*corrupted=*/false);
+    for (std::int64_t b = 0; b < batch.size(); ++b) {
+      const TaskItem& item = set.items[batch.items[static_cast<std::size_t>(b)]];
+      const std::int64_t row = (b * batch.length + batch.length - 1) * C;
+      const auto at = [&](const std::vector<Buffer<float>>& rows, std::int64_t layer) {
+        return rows[static_cast<std::size_t>(layer)].data() + row;
+      };
+      // The direction of the stream that the difference reads: unembedding, gain, centring, scale.
+      std::vector<double> direction(static_cast<std::size_t>(C), 0.0);
+      const auto add = [&](const std::vector<std::int32_t>& ids, double sign) {
+        for (const std::int32_t id : ids) {
+          for (std::int64_t i = 0; i < C; ++i) {
+            direction[static_cast<std::size_t>(i)] +=
+                sign / static_cast<double>(ids.size()) * static_cast<double>(w.lm_head[id * C + i]);
+          }
+        }
+      };
+      add(item.answers, 1.0);
+      add(item.wrongs, -1.0);
+      double mean = 0.0, centre = 0.0, squares = 0.0;
+      const auto final = [&](std::int64_t i) {
+        return static_cast<double>(at(run.resid_mid, last)[i]) +
+               static_cast<double>(at(run.mlp_out, last)[i]);
+      };
+      for (std::int64_t i = 0; i < C; ++i) {
+        double& d = direction[static_cast<std::size_t>(i)];
+        direct.bias += share * d * static_cast<double>(w.ln_f_bias[i]);
+        d *= static_cast<double>(w.ln_f_weight[i]);
+        mean += d / static_cast<double>(C);
+        centre += final(i) / static_cast<double>(C);
+      }
+      for (std::int64_t i = 0; i < C; ++i) squares += (final(i) - centre) * (final(i) - centre);
+      const double scale = std::sqrt(squares / static_cast<double>(C) +
+                                     static_cast<double>(model.config.layer_norm_epsilon));
+      for (double& d : direction) d = (d - mean) / scale;
+      const auto along = [&](const float* vector) {
+        double sum = 0.0;
+        for (std::int64_t i = 0; i < C; ++i) {
+          sum += direction[static_cast<std::size_t>(i)] * static_cast<double>(vector[i]);
+        }
+        return share * sum;
+      };
+      direct.nodes[static_cast<std::size_t>(graph.input())] += along(at(run.resid_pre, 0));
+      for (std::int64_t layer = 0; layer <= last; ++layer) {
+        const BlockTensors<const float>& block = w.blocks[static_cast<std::size_t>(layer)];
+        for (std::int64_t i = 0; i < C; ++i) {
+          direct.nodes[static_cast<std::size_t>(graph.Head(layer, i / D))] +=
+              static_cast<double>(at(run.z, layer)[i]) * along(block.attn_c_proj_weight + i * C);
+        }
+        direct.bias += along(block.attn_c_proj_bias);
+        direct.nodes[static_cast<std::size_t>(graph.Mlp(layer))] += along(at(run.mlp_out, layer));
+      }
+    }
+  }
+  return direct;
+}
+
+}  // namespace clearhead

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "use/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "core/error.h"
+#include "model/output.h"
+#include "model/run.h"
+
+namespace clearhead {
+namespace {
+
+// Adds the gate statistics of one pass.
+void AddGates(const Pass& pass, const Activations& activations, Evaluation* result) {
+  const std::int64_t H = pass.config().heads, B = pass.batch;
+  result->open_edges.resize(static_cast<std::size_t>(pass.config().layers * H));
+  const bool sums = pass.gates.sum_probabilities;
+  if (sums) result->gate_probability.resize(result->open_edges.size());
+  for (std::int64_t layer = 0; layer < pass.config().layers; ++layer) {
+    for (std::int64_t b = 0; b < B; ++b) {
+      for (std::int64_t h = 0; h < H; ++h) {
+        const std::int64_t from = (layer * B + b) * H + h;
+        const auto to = static_cast<std::size_t>(layer * H + h);
+        result->open_edges[to] += activations.open_edges[from];
+        if (sums) result->gate_probability[to] += activations.gate_probability_sum[from];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+WindowPlan PlanWindows(const ModelConfig& config, std::span<const std::int32_t> tokens,
+                       const EvaluateOptions& options) {
+  WindowPlan plan;
+  plan.context = options.context > 0 ? options.context : config.positions;
+  if (plan.context > config.positions) {
+    Fail("a context of {} was asked for, but the model has {} positions", plan.context,
+         config.positions);
+  }
+  if (tokens.size() < 2) {
+    Fail("the text is {} tokens long; at least 2 are needed to predict one", tokens.size());
+  }
+  for (const std::int32_t id : tokens) {
+    if (id < 0 || id >= config.vocabulary) {
+      Fail("token id {} of the text is outside the model's vocabulary of {}", id,
+           config.vocabulary);
+    }
+  }
+  plan.predictions = static_cast<std::int64_t>(tokens.size()) - 1;
+  if (options.max_tokens > 0) plan.predictions = std::min(plan.predictions, options.max_tokens);
+  const std::int64_t T = std::min(plan.context, plan.predictions);
+  const std::int64_t full = plan.predictions / T;
+  const std::int64_t batch = std::clamp<std::int64_t>(options.batch_tokens / T, 1, full);
+  for (std::int64_t window = 0; window < full; window += batch) {
+    plan.groups.push_back({window, window * T, std::min(batch, full - window), T});
+  }
+  if (const std::int64_t rest = plan.predictions - full * T; rest > 0) {
+    plan.groups.push_back({full, full * T, 1, rest});
+  }
+  return plan;
+}
+
+Activations ActivationsFor(const ModelConfig& config, const WindowGroup& group) {
+  const std::int64_t rows = group.windows * group.length;
+  return Activations(config, group.windows, group.length, Keep::kNothing,
+                     std::min<std::int64_t>(rows, 512));
+}
+
+Pass PassOver(const Model& model, const WindowGroup& group, const GateRun& gates) {
+  Pass pass{.model = model, .batch = group.windows, .length = group.length, .gates = gates};
+  pass.gates.noise.first_sample += static_cast<std::uint64_t>(group.first_window);
+  return pass;
+}
+
+void AddWindows(const Pass& pass, const Activations& activations, Evaluation* result) {
+  const std::int64_t length = pass.length;
+  double sum = result->loss * static_cast<double>(result->tokens);
+  for (std::int64_t b = 0; b < pass.batch; ++b) {
+    double window = 0.0;
+    for (std::int64_t t = 0; t < length; ++t) window += activations.losses[b * length + t];
+    sum += window;
+    result->window_losses.push_back(window / static_cast<double>(length));
+  }
+  if (pass.gated()) AddGates(pass, activations, result);
+  result->causal_edges += pass.batch * (length * (length + 1) / 2);
+  result->windows += pass.batch;
+  result->tokens += pass.rows();
+  result->loss = sum / static_cast<double>(result->tokens);
+}
+
+Evaluation Evaluate(const Model& model, std::span<const std::int32_t> tokens,
+                    const EvaluateOptions& options) {
+  const WindowPlan plan = PlanWindows(model.config, tokens, options);
+  const auto start = std::chrono::steady_clock::now();
+  Evaluation result;
+  result.context = plan.context;
+  std::optional<Activations> activations;
+  for (const WindowGroup& group : plan.groups) {
+    if (!activations || activations->batch != group.windows ||
+        activations->length != group.length) {
+      activations.emplace(ActivationsFor(model.config, group));
+    }
+    const Pass pass = PassOver(model, group, options.gates);
+    ForwardToFinalNorm(pass, tokens.data() + group.first, *activations);
+    LossForward(pass, tokens.data() + group.first + 1, *activations);
+    AddWindows(pass, *activations, &result);
+    if (options.progress) options.progress(result.tokens, plan.predictions);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+EdgeTotals TotalEdges(const Evaluation& evaluation) {
+  EdgeTotals totals;
+  const auto heads = static_cast<std::int64_t>(evaluation.open_edges.size());
+  for (const std::int64_t edges : evaluation.open_edges) totals.open += edges;
+  totals.causal = evaluation.causal_edges * heads;
+  if (heads == 0) return totals;
+  totals.fraction = static_cast<double>(totals.open) / static_cast<double>(totals.causal);
+  totals.per_query =
+      static_cast<double>(totals.open) / static_cast<double>(evaluation.tokens * heads);
+  return totals;
+}
+
+}  // namespace clearhead
