@@ -33,7 +33,7 @@ void FuzzConfig(std::string_view text) {
   const Json written = ToJson(config, "float32");
   const ModelConfig back = ParseConfig(ParseJson(ToText(written), "again"), "again");
   Require(ToJson(back, "float32") == written);
-  Require(back.layer_norm_epsilon == config.layer_norm_epsilon);
+  Require(back.norm_epsilon == config.norm_epsilon);
   Require(back.gate_bias == config.gate_bias || config.attention == AttentionKind::kSoftmax);
 }
 

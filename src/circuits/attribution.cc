@@ -174,7 +174,7 @@ DirectContributions DirectLogitContributions(const Model& model, const TaskSet& 
   const ResidualGraph graph(model.config);
   const std::int64_t C = model.config.width, D = model.config.head_size(),
                      last = graph.layers() - 1;
-  const ModelTensors<const float>& w = model.weights;
+  const ModelWeights& w = model.weights;
   const double share = 1.0 / static_cast<double>(set.items.size());
   DirectContributions direct;
   direct.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
@@ -212,7 +212,7 @@ DirectContributions DirectLogitContributions(const Model& model, const TaskSet& 
       }
       for (std::int64_t i = 0; i < C; ++i) squares += (final(i) - centre) * (final(i) - centre);
       const double scale = std::sqrt(squares / static_cast<double>(C) +
-                                     static_cast<double>(model.config.layer_norm_epsilon));
+                                     static_cast<double>(model.config.norm_epsilon));
       for (double& d : direction) d = (d - mean) / scale;
       const auto along = [&](const float* vector) {
         double sum = 0.0;

@@ -207,5 +207,32 @@ void ActivationBackward(Activation activation, std::int64_t count, const float* 
       LeastRows(1));
 }
 
+void GatedActivationForward(Activation activation, std::int64_t count, const float* x,
+                            const float* linear, float* y) {
+  ActivationForward(activation, count, x, y);
+  ParallelRanges(
+      count,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i) y[i] *= linear[i];
+      },
+      LeastRows(1));
+}
+
+void GatedActivationBackward(Activation activation, std::int64_t count, const float* x,
+                             const float* linear, const float* dy, float* dx, float* dlinear) {
+  ActivationForward(activation, count, x, dlinear);
+  ParallelRanges(
+      count,
+      [&](int, std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i) {
+          const float d = dy[i];
+          dlinear[i] *= d;
+          dx[i] = d * linear[i];
+        }
+      },
+      LeastRows(1));
+  ActivationBackward(activation, count, x, dx, dx);
+}
+
 }  // namespace clearhead
 #endif  // HWY_ONCE

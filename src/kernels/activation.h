@@ -23,4 +23,12 @@ void ActivationForward(Activation activation, std::int64_t count, const float* x
 void ActivationBackward(Activation activation, std::int64_t count, const float* x, const float* dy,
                         float* dx);
 
+// The gated form (SwiGLU and its kin): y = f(x) * linear; y may alias x.
+void GatedActivationForward(Activation activation, std::int64_t count, const float* x,
+                            const float* linear, float* y);
+
+// dx = dy * linear * f'(x), dlinear = dy * f(x); dx may alias dy.
+void GatedActivationBackward(Activation activation, std::int64_t count, const float* x,
+                             const float* linear, const float* dy, float* dx, float* dlinear);
+
 }  // namespace clearhead

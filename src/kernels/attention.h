@@ -37,15 +37,17 @@ struct AttentionShape {
 
 // One vector of `head_size` per (sequence, position, head): element (b, t, h, d) is
 // data[b*batch_stride + t*row_stride + h*head_size + d]. The q, k and v parts of a [B*T, 3C] matrix
-// are three of these with row_stride 3C and batch_stride T*3C.
+// are three of these with row_stride 3C and batch_stride T*3C. Keys and values may be shared by
+// `share` heads each (grouped-query attention): head h then reads vector h / share.
 template <typename T>
 struct HeadRows {
   T* data = nullptr;
   std::int64_t row_stride = 0;
   std::int64_t batch_stride = 0;
+  std::int64_t share = 1;
 
   operator HeadRows<const T>() const requires(!std::is_const_v<T>) {
-    return {data, row_stride, batch_stride};
+    return {data, row_stride, batch_stride, share};
   }
 };
 
@@ -61,7 +63,8 @@ struct AttentionOutput {
   const float* log_sum_exp = nullptr;  // L, [batch, heads, queries]
 };
 
-// Overwritten, not added to.
+// Overwritten, not added to. One vector per head each, also where heads share keys and values: the
+// caller sums over those that do.
 struct AttentionGradients {
   HeadRows<float> dq;
   HeadRows<float> dk;

@@ -133,7 +133,7 @@ struct HeadSlice {
 template <typename T>
 HeadSlice<T> Slice(const AttentionShape& shape, const HeadRows<T>& rows, std::int64_t b,
                    std::int64_t h) {
-  return {rows.data + b * rows.batch_stride + h * shape.head_size, rows.row_stride};
+  return {rows.data + b * rows.batch_stride + h / rows.share * shape.head_size, rows.row_stride};
 }
 
 // out[r][c] = scale * in[r][c], zero up to padded_rows and width.

@@ -1,35 +1,76 @@
 // SPDX-License-Identifier: MIT
-// A linear layer as GPT-2 stores it (Hugging Face's Conv1D): weight [in, out], y = x W + bias.
+// A linear layer y = x W + bias with W [in, out], stored as [in, out] or transposed.
 //
 //   forward            y[r,out]    = x[r,in] W[in,out] + bias
 //   backward, input    dx[r,in]    = dy[r,out] W^T
 //   backward, weight   dW[in,out] += x^T dy,   dbias[out] += sum over rows of dy
 //
-// With packed weights the products run in bf16 on AMX tiles with fp32 sums; otherwise in fp32.
+// With packed weights the products run in bf16 on AMX tiles with fp32 sums; otherwise in fp32, also
+// where the weights are stored in 16 bits: they are widened a piece at a time, in cache.
 #pragma once
 
 #include <cstdint>
+
+#include "kernels/gemm.h"
+#include "kernels/weight.h"
 
 namespace clearhead {
 
 class PackedBf16;
 
+enum class Order { kInOut, kOutIn };  // which index is the row of the stored matrix
+
 struct Linear {
-  const float* weight;  // [in, out]
-  const float* bias;    // [out], or null
-  std::int64_t in, out;
+  Weight weight;
+  const float* bias = nullptr;  // [out], or null
+  std::int64_t in = 0, out = 0;
+  Order order = Order::kInOut;
+  std::int64_t stride = 0;                        // between rows of the stored matrix
   const PackedBf16* packed = nullptr;             // W,   for forward
   const PackedBf16* packed_transposed = nullptr;  // W^T, for the input gradient
 };
 
-void LinearForward(const Linear& layer, std::int64_t rows, const float* x, float* y);
+// A whole matrix.
+Linear MakeLinear(Weight weight, const float* bias, std::int64_t in, std::int64_t out, Order order);
 
-// Overwrites dx.
-void LinearBackwardInput(const Linear& layer, std::int64_t rows, const float* dy, float* dx);
+// The layer that makes only outputs [first, first + count), or reads only those inputs (without
+// bias): what one head has of a layer.
+Linear OutputsOf(const Linear& layer, std::int64_t first, std::int64_t count);
+Linear InputsOf(const Linear& layer, std::int64_t first, std::int64_t count);
 
-// Adds to dw and dbias. `scratch` holds dy packed for the tiles when the layer runs in bf16 (else
-// null).
-void LinearBackwardWeight(const Linear& layer, std::int64_t rows, const float* x, const float* dy,
-                          PackedBf16* scratch, float* dw, float* dbias);
+// W as a contiguous fp32 matrix [in, out].
+void CopyMatrix(const Linear& layer, float* out);
+
+// Rows of a matrix that may be part of a wider one.
+template <typename T>
+struct RowsOf {
+  T* data;
+  std::int64_t stride;
+};
+
+// Overwrites y.
+void LinearForward(const Linear& layer, std::int64_t rows, RowsOf<const float> x, RowsOf<float> y);
+
+// Overwrites dx, or adds to it.
+void LinearBackwardInput(const Linear& layer, std::int64_t rows, RowsOf<const float> dy,
+                         RowsOf<float> dx, bool accumulate = false);
+
+// Adds to dw, which is stored as the weight is, and dbias (either may be null). `scratch` holds dy
+// packed for the tiles when the layer runs in bf16 (else null).
+void LinearBackwardWeight(const Linear& layer, std::int64_t rows, RowsOf<const float> x,
+                          RowsOf<const float> dy, PackedBf16* scratch, float* dw, float* dbias);
+
+// The same on contiguous rows.
+inline void LinearForward(const Linear& layer, std::int64_t rows, const float* x, float* y) {
+  LinearForward(layer, rows, {x, layer.in}, {y, layer.out});
+}
+inline void LinearBackwardInput(const Linear& layer, std::int64_t rows, const float* dy,
+                                float* dx) {
+  LinearBackwardInput(layer, rows, {dy, layer.out}, {dx, layer.in});
+}
+inline void LinearBackwardWeight(const Linear& layer, std::int64_t rows, const float* x,
+                                 const float* dy, PackedBf16* scratch, float* dw, float* dbias) {
+  LinearBackwardWeight(layer, rows, {x, layer.in}, {dy, layer.out}, scratch, dw, dbias);
+}
 
 }  // namespace clearhead

@@ -31,25 +31,33 @@ class Arena {
   std::vector<MemoryItem> items_;
 };
 
-struct Slots {
-  std::vector<BlockActivations>& blocks;
-  float *&branch, *&resid_final, *&ln_f, *&ln_f_mean, *&ln_f_scale, *&logits, *&losses;
-  float *&d_resid, *&d_ln, *&d_z, *&d_qkv, *&d_mlp;
-};
-
 void TakeBlock(Arena& arena, const ModelConfig& config, std::int64_t rows, bool in_place,
                BlockActivations* block) {
-  const std::int64_t C = config.width, F = config.inner;
-  arena.Take("norms", rows * C, &block->ln_1);
+  const std::int64_t C = config.width, F = config.inner, P = config.qkv_width();
+  const bool before = config.norm_place == NormPlace::kBefore;
+  if (before) {
+    arena.Take("norms", rows * C, &block->ln_1);
+    arena.Take("norms", rows * C, &block->ln_2);
+  } else {
+    arena.Take("norms", rows * C, &block->attention_raw);
+    arena.Take("norms", rows * C, &block->mlp_raw);
+  }
   arena.Take("norms", rows, &block->ln_1_mean);
   arena.Take("norms", rows, &block->ln_1_scale);
-  arena.Take("norms", rows * C, &block->ln_2);
   arena.Take("norms", rows, &block->ln_2_mean);
   arena.Take("norms", rows, &block->ln_2_scale);
-  arena.Take("attention", rows * 3 * C, &block->qkv);
+  arena.Take("attention", rows * P, &block->qkv);
+  block->qkv_raw = block->qkv;
+  if (config.changes_projections()) {
+    if (!in_place) arena.Take("attention", rows * P, &block->qkv_raw);
+    const std::int64_t vectors = rows * (config.heads + config.kv_heads());
+    arena.Take("norms", vectors, &block->qk_mean);
+    arena.Take("norms", vectors, &block->qk_scale);
+  }
   arena.Take("attention", rows * config.heads, &block->log_sum_exp);
-  arena.Take("attention", rows * C, &block->z);
+  arena.Take("attention", rows * config.heads_width(), &block->z);
   arena.Take("mlp", rows * F, &block->mlp_pre);
+  if (config.mlp == MlpKind::kGated) arena.Take("mlp", rows * F, &block->mlp_linear);
   if (in_place) {
     block->mlp_post = block->mlp_pre;
   } else {
@@ -57,9 +65,10 @@ void TakeBlock(Arena& arena, const ModelConfig& config, std::int64_t rows, bool 
   }
 }
 
-void Layout(Arena& arena, const ModelConfig& config, std::int64_t rows, std::int64_t logit_rows,
-            Keep keep, Slots s) {
-  const std::int64_t C = config.width, F = config.inner;
+void Layout(Arena& arena, const ModelConfig& config, Activations& s) {
+  const std::int64_t C = config.width, F = config.inner, P = config.qkv_width();
+  const std::int64_t rows = s.batch * s.length;
+  const Keep keep = s.keep;
   s.blocks.resize(static_cast<std::size_t>(config.layers));
 
   // The residual stream.
@@ -97,18 +106,32 @@ void Layout(Arena& arena, const ModelConfig& config, std::int64_t rows, std::int
     }
   }
 
-  arena.Take("head", rows * C, &s.branch);
-  arena.Take("head", rows * C, &s.ln_f);
-  arena.Take("head", rows, &s.ln_f_mean);
-  arena.Take("head", rows, &s.ln_f_scale);
-  arena.Take("head", rows, &s.losses);
-  arena.Take("logits", logit_rows * config.vocabulary, &s.logits);
+  arena.Take("output", rows * C, &s.branch);
+  arena.Take("output", rows * C, &s.ln_f);
+  arena.Take("output", rows, &s.ln_f_mean);
+  arena.Take("output", rows, &s.ln_f_scale);
+  arena.Take("output", rows, &s.losses);
+  arena.Take("logits", s.logit_rows * config.vocabulary, &s.logits);
   if (keep != Keep::kNothing) {
     arena.Take("gradients of activations", rows * C, &s.d_resid);
     arena.Take("gradients of activations", rows * C, &s.d_ln);
-    arena.Take("gradients of activations", rows * C, &s.d_z);
-    arena.Take("gradients of activations", rows * 3 * C, &s.d_qkv);
+    arena.Take("gradients of activations", rows * config.heads_width(), &s.d_z);
+    arena.Take("gradients of activations", rows * P, &s.d_qkv);
+    s.d_raw = s.d_qkv;
+    if (config.query_key_norm != QueryKeyNorm::kNone) {
+      arena.Take("gradients of activations", rows * P, &s.d_raw);
+    }
+    if (config.kv_heads() < config.heads) {
+      arena.Take("gradients of activations", rows * 2 * config.heads_width(), &s.d_shared);
+    }
     arena.Take("gradients of activations", rows * F, &s.d_mlp);
+    if (config.mlp == MlpKind::kGated) {
+      arena.Take("gradients of activations", rows * F, &s.d_linear);
+    }
+  }
+  if (config.position == PositionKind::kRotary) {
+    arena.Take("positions", s.length * config.head_size() / 2, &s.rotary_cos);
+    arena.Take("positions", s.length * config.head_size() / 2, &s.rotary_sin);
   }
 }
 
@@ -116,14 +139,12 @@ void Layout(Arena& arena, const ModelConfig& config, std::int64_t rows, std::int
 
 Activations::Activations(const ModelConfig& config, std::int64_t batch_size,
                          std::int64_t sequence_length, Keep what, std::int64_t rows_of_logits)
-    : batch(batch_size), length(sequence_length), logit_rows(rows_of_logits), keep(what) {
-  const Slots slots{blocks, branch,  resid_final, ln_f, ln_f_mean, ln_f_scale, logits,
-                    losses, d_resid, d_ln,        d_z,  d_qkv,     d_mlp};
+    : Activations(batch_size, sequence_length, what, rows_of_logits) {
   Arena measure(nullptr);
-  Layout(measure, config, batch * length, logit_rows, keep, slots);
+  Layout(measure, config, *this);
   arena_ = Buffer<float>(measure.used());
   Arena bind(arena_.data());
-  Layout(bind, config, batch * length, logit_rows, keep, slots);
+  Layout(bind, config, *this);
   extras.resize(blocks.size());
   if (config.attention == AttentionKind::kGated) {
     open_edges = Buffer<std::int64_t>(config.layers * batch * config.heads);
@@ -133,12 +154,9 @@ Activations::Activations(const ModelConfig& config, std::int64_t batch_size,
 
 std::vector<MemoryItem> Activations::Plan(const ModelConfig& config, std::int64_t batch,
                                           std::int64_t length, Keep keep, std::int64_t logit_rows) {
-  std::vector<BlockActivations> blocks;
-  float* unused[12] = {};
+  Activations unbound(batch, length, keep, logit_rows);
   Arena measure(nullptr);
-  Layout(measure, config, batch * length, logit_rows, keep,
-         Slots{blocks, unused[0], unused[1], unused[2], unused[3], unused[4], unused[5], unused[6],
-               unused[7], unused[8], unused[9], unused[10], unused[11]});
+  Layout(measure, config, unbound);
   std::vector<MemoryItem> items;  // one per name, in order of first use
   for (const MemoryItem& item : measure.items()) {
     bool merged = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Activations: all buffers of a pass in one arena, planned before the pass. Letters: R = B*T rows,
-// C width, F inner, H heads, V vocabulary, L layers.
+// C width, F inner, H heads, K key/value heads, D head size, P = (H + 2K) D, V vocabulary, L
+// layers.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +23,28 @@ enum class Keep {
 };
 
 // Buffers of one block. With Keep::kNothing resid_pre, resid_mid and resid_post are one buffer, and
-// so are mlp_pre and mlp_post.
+// so are qkv_raw and qkv, mlp_pre and mlp_post. What a model does not have stays null.
 struct BlockActivations {
-  float* resid_pre = nullptr;    // [R,C]
-  float* ln_1 = nullptr;         // [R,C] normalised input of attention
-  float* ln_1_mean = nullptr;    // [R]
-  float* ln_1_scale = nullptr;   // [R]
-  float* qkv = nullptr;          // [R,3C]
-  float* log_sum_exp = nullptr;  // [B,H,T]
-  float* z = nullptr;            // [R,C] heads' outputs before the projection
-  float* resid_mid = nullptr;    // [R,C]
-  float* ln_2 = nullptr;         // [R,C]
-  float* ln_2_mean = nullptr;    // [R]
-  float* ln_2_scale = nullptr;   // [R]
-  float* mlp_pre = nullptr;      // [R,F]
-  float* mlp_post = nullptr;     // [R,F]
-  float* resid_post = nullptr;   // [R,C]
+  float* resid_pre = nullptr;      // [R,C]
+  float* ln_1 = nullptr;           // [R,C] normalised input of attention (norms before)
+  float* ln_1_mean = nullptr;      // [R]
+  float* ln_1_scale = nullptr;     // [R]
+  float* qkv_raw = nullptr;        // [R,P] as projected, where norms or clamps follow; else qkv
+  float* qk_mean = nullptr;        // [R(H+K)] of the query and key norms
+  float* qk_scale = nullptr;       // [R(H+K)]
+  float* qkv = nullptr;            // [R,P] query | key | value as attention reads them
+  float* log_sum_exp = nullptr;    // [B,H,T]
+  float* z = nullptr;              // [R,HD] heads' outputs before the projection
+  float* attention_raw = nullptr;  // [R,C] attention's output before its norm (norms after)
+  float* resid_mid = nullptr;      // [R,C]
+  float* ln_2 = nullptr;           // [R,C]
+  float* ln_2_mean = nullptr;      // [R]
+  float* ln_2_scale = nullptr;     // [R]
+  float* mlp_pre = nullptr;        // [R,F]
+  float* mlp_linear = nullptr;     // [R,F] what the activation is multiplied with (gated MLPs)
+  float* mlp_post = nullptr;       // [R,F]
+  float* mlp_raw = nullptr;        // [R,C] the MLP's output before its norm (norms after)
+  float* resid_post = nullptr;     // [R,C]
 };
 
 // Values of a block that exist only because a hook asked for them, kept for backward.
@@ -47,7 +54,7 @@ struct BlockExtras {
   const float* softmax_used = nullptr;
   const float* mask_used = nullptr;
   const float* weights_used = nullptr;
-  Buffer<float> z;       // [R,C] as attention gave it, when a hook changed it
+  Buffer<float> z;       // [R,HD] as attention gave it, when a hook changed it
   Buffer<float> mlp_in;  // [R,C] as the MLP saw it, when a hook changed it
 };
 
@@ -79,16 +86,28 @@ class Activations {
   float* logits = nullptr;       // [logit_rows, V]
   float* losses = nullptr;       // [R]
   // Backward only (keep != kNothing):
-  float* d_resid = nullptr;  // [R,C] gradient of the residual stream, carried from block to block
-  float* d_ln = nullptr;     // [R,C]
-  float* d_z = nullptr;      // [R,C]
-  float* d_qkv = nullptr;    // [R,3C]
-  float* d_mlp = nullptr;    // [R,F]
+  float* d_resid = nullptr;   // [R,C] gradient of the residual stream, carried from block to block
+  float* d_ln = nullptr;      // [R,C]
+  float* d_z = nullptr;       // [R,HD]
+  float* d_qkv = nullptr;     // [R,P]
+  float* d_raw = nullptr;     // [R,P] of qkv_raw, where it is not qkv
+  float* d_shared = nullptr;  // [R,2HD] of keys and values by head, where heads share them
+  float* d_mlp = nullptr;     // [R,F]
+  float* d_linear = nullptr;  // [R,F] of mlp_linear
+  // Rotary positions: cos and sin [T, D/2] of positions rotary_first and after; -1: not filled yet.
+  float* rotary_cos = nullptr;
+  float* rotary_sin = nullptr;
+  std::int64_t rotary_first = -1;
   // Gates (gated models): per layer, sequence and head.
   Buffer<std::int64_t> open_edges;      // [L,B,H]
   Buffer<double> gate_probability_sum;  // [L,B,H]
 
  private:
+  // Sizes only, nothing allocated.
+  Activations(std::int64_t batch_size, std::int64_t sequence_length, Keep what,
+              std::int64_t rows_of_logits)
+      : batch(batch_size), length(sequence_length), logit_rows(rows_of_logits), keep(what) {}
+
   Buffer<float> arena_;
 };
 

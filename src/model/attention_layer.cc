@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/threads.h"
 #include "kernels/attention.h"
 #include "kernels/attention_stages.h"
 #include "kernels/gated_attention.h"
@@ -34,26 +35,54 @@ struct Layer {
   Shape matrix_shape() const {
     return {pass.batch, pass.config().heads, pass.length, pass.past() + pass.length};
   }
-  // Part 0, 1, 2 = query, key, value columns of a [R,3C] buffer.
+  // How many heads read one key and value.
+  std::int64_t share() const { return pass.config().heads / pass.config().kv_heads(); }
+  // Part 0, 1, 2 = query, key, value columns of a [R,P] buffer.
   template <typename T>
   HeadRows<T> Part(T* qkv, int part) const {
-    const std::int64_t C = pass.config().width;
-    return {qkv + part * C, 3 * C, pass.length * 3 * C};
+    const std::int64_t P = pass.config().qkv_width();
+    return {qkv + ColumnOf(pass.config(), part), P, pass.length * P, part == 0 ? 1 : share()};
   }
   template <typename T>
   HeadRows<T> Rows(T* data) const {
-    const std::int64_t C = pass.config().width;
-    return {data, C, pass.length * C};
+    const std::int64_t Z = pass.config().heads_width();
+    return {data, Z, pass.length * Z};
   }
   AttentionInput input() const {
     const float* qkv = a().qkv;
     AttentionInput input{Part(qkv, 0), Part(qkv, 1), Part(qkv, 2)};
     if (pass.cache != nullptr) {
-      const std::int64_t C = pass.config().width, step = pass.cache->capacity * C;
-      input.k = {pass.cache->keys[static_cast<std::size_t>(layer)].data(), C, step};
-      input.v = {pass.cache->values[static_cast<std::size_t>(layer)].data(), C, step};
+      const std::int64_t KV = pass.config().kv_width(), step = pass.cache->capacity * KV;
+      input.k = {pass.cache->keys[static_cast<std::size_t>(layer)].data(), KV, step, share()};
+      input.v = {pass.cache->values[static_cast<std::size_t>(layer)].data(), KV, step, share()};
     }
     return input;
+  }
+  // Where backward puts the gradients: keys and values by head, which SumShared adds up.
+  AttentionGradients gradients() const {
+    float* d_qkv = activations.d_qkv;
+    if (share() == 1) return {Part(d_qkv, 0), Part(d_qkv, 1), Part(d_qkv, 2)};
+    const std::int64_t Z = pass.config().heads_width(), row = 2 * Z;
+    float* shared = activations.d_shared;
+    return {Part(d_qkv, 0), {shared, row, pass.length * row}, {shared + Z, row, pass.length * row}};
+  }
+  // d_qkv's keys and values: sums over the heads that share them.
+  void SumShared() const {
+    if (share() == 1) return;
+    const ModelConfig& config = pass.config();
+    const std::int64_t Z = config.heads_width(), D = config.head_size(), P = config.qkv_width();
+    ParallelRanges(pass.rows(), [&](int, std::int64_t first, std::int64_t last) {
+      for (std::int64_t r = first; r < last; ++r) {
+        for (int part = 1; part < 3; ++part) {
+          const float* from = activations.d_shared + r * 2 * Z + (part - 1) * Z;
+          float* to = activations.d_qkv + r * P + ColumnOf(config, part);
+          std::fill(to, to + config.kv_width(), 0.0f);
+          for (std::int64_t h = 0; h < config.heads; ++h) {
+            for (std::int64_t i = 0; i < D; ++i) to[h / share() * D + i] += from[h * D + i];
+          }
+        }
+      }
+    });
   }
   GateOptions gate() const {
     GateOptions options{
@@ -153,13 +182,13 @@ void StagedBackward(const Layer& l) {
   const AttentionInput input = l.input();
   const Pass& pass = l.pass;
   const BlockExtras& e = l.extras();
-  float* d_qkv = l.activations.d_qkv;
+  const AttentionGradients gradients = l.gradients();
   Buffer<float> d_matrix(l.matrix_shape().size());
   const TensorView<float> view(d_matrix.data(), l.matrix_shape());
 
   const float* d_z = l.activations.d_z;
   AttentionApplyBackward(shape, e.weights_used, input.v, l.Rows(d_z), d_matrix.data(),
-                         l.Part(d_qkv, 2));
+                         gradients.dv);
   pass.VisitGradient({Tap::kPattern, l.layer}, view);
   if (pass.gated()) {
     if (pass.Changes({Tap::kSparseMask, l.layer})) {
@@ -177,24 +206,25 @@ void StagedBackward(const Layer& l) {
     CausalSoftmaxBackward(shape, e.softmax_used, d_matrix.data(), d_matrix.data());
   }
   pass.VisitGradient({Tap::kScores, l.layer}, view);
-  AttentionScoresBackward(shape, input.q, input.k, d_matrix.data(), l.Part(d_qkv, 0),
-                          l.Part(d_qkv, 1));
+  AttentionScoresBackward(shape, input.q, input.k, d_matrix.data(), gradients.dq, gradients.dk);
+  l.SumShared();
 }
 
 }  // namespace
 
 void AppendToCache(const Pass& pass, std::int64_t layer, Activations& activations) {
   if (pass.cache == nullptr) return;
-  const std::int64_t C = pass.config().width;
+  const std::int64_t KV = pass.config().kv_width(), P = pass.config().qkv_width();
+  const std::int64_t key = ColumnOf(pass.config(), 1);
   KeyValueCache& cache = *pass.cache;
   const auto at = static_cast<std::size_t>(layer);
   const float* qkv = activations.blocks[at].qkv;
   for (std::int64_t b = 0; b < pass.batch; ++b) {
     for (std::int64_t t = 0; t < pass.length; ++t) {
-      const float* row = qkv + (b * pass.length + t) * 3 * C;
-      const std::int64_t to = (b * cache.capacity + cache.length + t) * C;
-      std::copy(row + C, row + 2 * C, cache.keys[at].data() + to);
-      std::copy(row + 2 * C, row + 3 * C, cache.values[at].data() + to);
+      const float* row = qkv + (b * pass.length + t) * P + key;
+      const std::int64_t to = (b * cache.capacity + cache.length + t) * KV;
+      std::copy(row, row + KV, cache.keys[at].data() + to);
+      std::copy(row + KV, row + 2 * KV, cache.values[at].data() + to);
     }
   }
 }
@@ -218,14 +248,14 @@ void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& a
   const float* d_z_rows = activations.d_z;
   const HeadRows<const float> d_z = l.Rows(d_z_rows);
   const AttentionOutput output{l.Rows(z), l.a().log_sum_exp};
-  float* d_qkv = activations.d_qkv;
-  const AttentionGradients gradients{l.Part(d_qkv, 0), l.Part(d_qkv, 1), l.Part(d_qkv, 2)};
+  const AttentionGradients gradients = l.gradients();
   if (pass.gated()) {
     GatedAttentionBackward(l.shape(), l.input(), l.gate(), l.penalty_gradient(), output, d_z,
                            gradients);
   } else {
     AttentionBackward(l.shape(), l.input(), output, d_z, gradients);
   }
+  l.SumShared();
 }
 
 }  // namespace clearhead

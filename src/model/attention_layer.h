@@ -8,13 +8,13 @@
 
 namespace clearhead {
 
-// a.qkv [R,3C] -> a.z [R,C], a.log_sum_exp. Gate statistics go into `activations`.
+// a.qkv [R,P] -> a.z [R,HD], a.log_sum_exp. Gate statistics go into `activations`.
 void AttentionLayerForward(const Pass& pass, std::int64_t layer, Activations& activations);
 
 // Keys and values of a.qkv into the pass's cache, if it has one, behind the positions it holds.
 void AppendToCache(const Pass& pass, std::int64_t layer, Activations& activations);
 
-// d_z [R,C] -> d_qkv [R,3C], overwritten.
+// d_z [R,HD] -> d_qkv [R,P], overwritten.
 void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations);
 
 }  // namespace clearhead

@@ -4,10 +4,9 @@
 #include <algorithm>
 
 #include "core/threads.h"
-#include "kernels/activation.h"
-#include "kernels/gemm.h"
 #include "model/attention_layer.h"
-#include "model/split_inputs.h"
+#include "model/mlp.h"
+#include "model/projections.h"
 
 namespace clearhead {
 namespace {
@@ -22,16 +21,20 @@ void Add(std::int64_t count, const float* a, const float* b, float* sum) {
       LeastRows(1));
 }
 
-void VisitNorm(const Pass& pass, Tap scale_tap, Tap normalized_tap, std::int64_t layer,
-               float* scale, float* normalized) {
+// The norm of a half, with its taps; in front of it (`to` is the half's input) or behind it (`to`
+// is what joins the stream).
+void NormWithTaps(const Pass& pass, const Norm& norm, Tap scale_tap, Tap normalized_tap,
+                  std::int64_t layer, const float* from, float* to, float* mean, float* scale) {
+  NormForward(norm, pass.rows(), from, to, mean, scale);
   pass.Visit({scale_tap, layer}, pass.Rows(scale, 1));
-  pass.Visit({normalized_tap, layer}, pass.Rows(normalized, pass.config().width));
+  pass.Visit({normalized_tap, layer}, pass.Rows(to, pass.config().width));
 }
 
-// The heads' vectors in a [R, row] buffer as [B,T,H,D].
-TensorView<float> Heads(const Pass& pass, float* data, std::int64_t row) {
-  const std::int64_t D = pass.config().head_size();
-  return {data, {pass.batch, pass.length, pass.config().heads, D}, {pass.length * row, row, D, 1}};
+bool NormsBefore(const Pass& pass) { return pass.config().norm_place == NormPlace::kBefore; }
+
+// The heads' outputs [R, HD] as [B,T,H,D].
+TensorView<float> Heads(const Pass& pass, float* z) {
+  return {z, {pass.batch, pass.length, pass.config().heads, pass.config().head_size()}};
 }
 
 // branch = z W_O + bias; by way of each head's own result where a hook wants it.
@@ -40,7 +43,7 @@ void ProjectHeads(const Pass& pass, std::int64_t layer, const Linear& projection
   const TapId id{Tap::kResult, layer};
   if (!pass.Wants(id)) return LinearForward(projection, pass.rows(), z, branch);
   const std::int64_t R = pass.rows(), C = pass.config().width, H = pass.config().heads;
-  const std::int64_t D = pass.config().head_size();
+  const std::int64_t D = pass.config().head_size(), Z = pass.config().heads_width();
   const Shape shape{pass.batch, pass.length, H, C};
   Buffer<float> own;
   float* result = pass.hooks->Storage(id, shape);
@@ -49,14 +52,17 @@ void ProjectHeads(const Pass& pass, std::int64_t layer, const Linear& projection
     result = own.data();
   }
   for (std::int64_t h = 0; h < H; ++h) {
-    Gemm({R, C, D}, {z + h * D, C}, {projection.weight + h * D * C, C}, result + h * C, H * C,
-         /*accumulate=*/false);
+    LinearForward(InputsOf(projection, h * D, D), R, {z + h * D, Z}, {result + h * C, H * C});
   }
   pass.Visit(id, {result, shape});
   ParallelRanges(R, [&](int, std::int64_t first, std::int64_t last) {
     for (std::int64_t r = first; r < last; ++r) {
       float* out = branch + r * C;
-      std::copy(projection.bias, projection.bias + C, out);
+      if (projection.bias == nullptr) {
+        std::fill(out, out + C, 0.0f);
+      } else {
+        std::copy(projection.bias, projection.bias + C, out);
+      }
       for (std::int64_t h = 0; h < H; ++h) {
         const float* head = result + (r * H + h) * C;
         for (std::int64_t i = 0; i < C; ++i) out[i] += head[i];
@@ -75,20 +81,21 @@ bool ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& pr
     return false;
   }
   const std::int64_t R = pass.rows(), C = pass.config().width, H = pass.config().heads;
-  const std::int64_t D = pass.config().head_size();
+  const std::int64_t D = pass.config().head_size(), Z = pass.config().heads_width();
   Buffer<float> d_result(R * H * C);
   for (std::int64_t r = 0; r < R * H; ++r) {
     std::copy(d_branch + r / H * C, d_branch + (r / H + 1) * C, d_result.data() + r * C);
   }
   pass.VisitGradient(id, {d_result.data(), {pass.batch, pass.length, H, C}});
   for (std::int64_t h = 0; h < H; ++h) {
-    Gemm({R, D, C}, {d_result.data() + h * C, H * C},
-         {projection.weight + h * D * C, C, Op::kTranspose}, d_z + h * D, C, /*accumulate=*/false);
+    LinearBackwardInput(InputsOf(projection, h * D, D), R, {d_result.data() + h * C, H * C},
+                        {d_z + h * D, Z});
   }
   if (!pass.Changes(id)) return false;
   for (std::int64_t h = 0; d_weight != nullptr && h < H; ++h) {
-    Gemm({D, C, R}, {z + h * D, C, Op::kTranspose}, {d_result.data() + h * C, H * C},
-         d_weight + h * D * C, C, /*accumulate=*/true);
+    const std::int64_t begin = projection.order == Order::kInOut ? h * D * C : h * D;
+    LinearBackwardWeight(InputsOf(projection, h * D, D), R, {z + h * D, Z},
+                         {d_result.data() + h * C, H * C}, nullptr, d_weight + begin, nullptr);
   }
   return true;
 }
@@ -119,80 +126,87 @@ void AttentionHalfForward(const Pass& pass, std::int64_t layer, Activations& act
   const BlockLayers layers = LayersOf(pass, layer);
   BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
   BlockExtras& extras = activations.extras[static_cast<std::size_t>(layer)];
-  float* branch = activations.branch;
 
   pass.Visit({Tap::kResidPre, layer}, pass.Rows(a.resid_pre, C));
-  LayerNormForward(layers.ln_1, R, a.resid_pre, a.ln_1, a.ln_1_mean, a.ln_1_scale);
-  VisitNorm(pass, Tap::kLn1Scale, Tap::kLn1Normalized, layer, a.ln_1_scale, a.ln_1);
-  LinearForward(layers.c_attn, R, a.ln_1, a.qkv);
-  VisitSplitInputs(pass, layer, layers, a);
-  pass.Visit({Tap::kQ, layer}, Heads(pass, a.qkv, 3 * C));
-  pass.Visit({Tap::kK, layer}, Heads(pass, a.qkv + C, 3 * C));
-  pass.Visit({Tap::kV, layer}, Heads(pass, a.qkv + 2 * C, 3 * C));
-
+  const float* in = a.resid_pre;
+  if (NormsBefore(pass)) {
+    NormWithTaps(pass, layers.attention_norm, Tap::kLn1Scale, Tap::kLn1Normalized, layer,
+                 a.resid_pre, a.ln_1, a.ln_1_mean, a.ln_1_scale);
+    in = a.ln_1;
+  }
+  QueryKeyValueForward(pass, layer, layers, in, activations);
   AttentionLayerForward(pass, layer, activations);
   if (activations.keep != Keep::kNothing && pass.Changes({Tap::kZ, layer})) {
-    extras.z = Buffer<float>(R * C);
-    std::copy(a.z, a.z + R * C, extras.z.data());
+    const std::int64_t count = R * pass.config().heads_width();
+    extras.z = Buffer<float>(count);
+    std::copy(a.z, a.z + count, extras.z.data());
   }
-  pass.Visit({Tap::kZ, layer}, Heads(pass, a.z, C));
-  ProjectHeads(pass, layer, layers.attn_c_proj, a.z, branch);
+  pass.Visit({Tap::kZ, layer}, Heads(pass, a.z));
+  HeadsToStream(pass, layer, activations);
+}
+
+void HeadsToStream(const Pass& pass, std::int64_t layer, Activations& activations) {
+  const std::int64_t C = pass.config().width;
+  const BlockLayers layers = LayersOf(pass, layer);
+  BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
+  float* branch = activations.branch;
+  if (NormsBefore(pass)) {
+    ProjectHeads(pass, layer, layers.output.linear, a.z, branch);
+  } else {
+    ProjectHeads(pass, layer, layers.output.linear, a.z, a.attention_raw);
+    NormWithTaps(pass, layers.attention_norm, Tap::kLn1Scale, Tap::kLn1Normalized, layer,
+                 a.attention_raw, branch, a.ln_1_mean, a.ln_1_scale);
+  }
   pass.Visit({Tap::kAttnOut, layer}, pass.Rows(branch, C));
-  Add(R * C, a.resid_pre, branch, a.resid_mid);
+  Add(pass.rows() * C, a.resid_pre, branch, a.resid_mid);
 }
 
 void MlpHalfForward(const Pass& pass, std::int64_t layer, Activations& activations) {
-  const ModelConfig& config = pass.config();
-  const std::int64_t R = pass.rows(), C = config.width, F = config.inner;
+  const std::int64_t R = pass.rows(), C = pass.config().width;
   const BlockLayers layers = LayersOf(pass, layer);
   BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
   BlockExtras& extras = activations.extras[static_cast<std::size_t>(layer)];
   float* branch = activations.branch;
 
   pass.Visit({Tap::kResidMid, layer}, pass.Rows(a.resid_mid, C));
-  const float* mlp_in = MlpInput(pass, layer, a.resid_mid, extras);
-  LayerNormForward(layers.ln_2, R, mlp_in, a.ln_2, a.ln_2_mean, a.ln_2_scale);
-  VisitNorm(pass, Tap::kLn2Scale, Tap::kLn2Normalized, layer, a.ln_2_scale, a.ln_2);
-  LinearForward(layers.c_fc, R, a.ln_2, a.mlp_pre);
-  pass.Visit({Tap::kMlpPre, layer}, pass.Rows(a.mlp_pre, F));
-  ActivationForward(config.activation, R * F, a.mlp_pre, a.mlp_post);
-  pass.Visit({Tap::kMlpPost, layer}, pass.Rows(a.mlp_post, F));
-  LinearForward(layers.mlp_c_proj, R, a.mlp_post, branch);
+  const float* in = MlpInput(pass, layer, a.resid_mid, extras);
+  if (NormsBefore(pass)) {
+    NormWithTaps(pass, layers.mlp_norm, Tap::kLn2Scale, Tap::kLn2Normalized, layer, in, a.ln_2,
+                 a.ln_2_mean, a.ln_2_scale);
+    MlpForward(pass, layer, layers, a.ln_2, a, branch);
+  } else {
+    MlpForward(pass, layer, layers, in, a, a.mlp_raw);
+    NormWithTaps(pass, layers.mlp_norm, Tap::kLn2Scale, Tap::kLn2Normalized, layer, a.mlp_raw,
+                 branch, a.ln_2_mean, a.ln_2_scale);
+  }
   pass.Visit({Tap::kMlpOut, layer}, pass.Rows(branch, C));
   Add(R * C, a.resid_mid, branch, a.resid_post);
   pass.Visit({Tap::kResidPost, layer}, pass.Rows(a.resid_post, C));
 }
 
 void AppendKeysAndValues(const Pass& pass, std::int64_t layer, Activations& activations) {
-  const std::int64_t R = pass.rows(), C = pass.config().width;
   const BlockLayers layers = LayersOf(pass, layer);
   BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
-  LayerNormForward(layers.ln_1, R, a.resid_pre, a.ln_1, a.ln_1_mean, a.ln_1_scale);
-  for (std::int64_t r = 0; r < R; ++r) {
-    std::copy(layers.c_attn.bias + C, layers.c_attn.bias + 3 * C, a.qkv + r * 3 * C + C);
+  const float* in = a.resid_pre;
+  if (NormsBefore(pass)) {
+    NormForward(layers.attention_norm, pass.rows(), a.resid_pre, a.ln_1, a.ln_1_mean, a.ln_1_scale);
+    in = a.ln_1;
   }
-  Gemm({R, 2 * C, C}, {a.ln_1, C}, {layers.c_attn.weight + C, 3 * C}, a.qkv + C, 3 * C,
-       /*accumulate=*/true);
+  KeyValueForward(pass, layer, layers, in, activations);
   AppendToCache(pass, layer, activations);
 }
 
 void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activations,
-                   BlockTensors<float>* gradients, PackedBf16* scratch) {
-  const ModelConfig& config = pass.config();
-  const std::int64_t R = pass.rows(), C = config.width, F = config.inner;
+                   const RoleTensors<float*>* gradients, PackedBf16* scratch) {
+  const std::int64_t R = pass.rows(), C = pass.config().width;
   const BlockLayers layers = LayersOf(pass, layer);
   const BlockActivations& a = activations.blocks[static_cast<std::size_t>(layer)];
   const BlockExtras& extras = activations.extras[static_cast<std::size_t>(layer)];
   // Parameter gradients, each beside the layer it belongs to; none when only taps are wanted.
-  static const BlockTensors<float> kNone;
-  const BlockTensors<float>& d = gradients == nullptr ? kNone : *gradients;
-  const auto weight_gradient = [&](const Linear& linear, const float* x, const float* dy, float* dw,
-                                   float* dbias) {
-    if (dw != nullptr) LinearBackwardWeight(linear, R, x, dy, scratch, dw, dbias);
-  };
+  static const RoleTensors<float*> kNone;
+  const RoleTensors<float*>& d = gradients == nullptr ? kNone : *gradients;
   float* d_resid = activations.d_resid;  // of post, then mid, then pre
-  float* d_ln = activations.d_ln;
-  float* d_mlp = activations.d_mlp;
+  float* d_in = activations.d_ln;        // of what a half reads: the norm's output, or the stream
   // A branch's output has the stream's gradient; a hook that changes one must not change the other.
   const auto branch_gradient = [&](TapId id) {
     if (!pass.WantsGradient(id)) return d_resid;
@@ -200,60 +214,74 @@ void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activation
     pass.VisitGradient(id, pass.Rows(activations.branch, C));
     return activations.branch;
   };
+  // Behind a half: out = norm(raw). The result replaces d_out in `branch`.
+  const auto norm_behind = [&](const Norm& norm, Tap tap, const float* raw, const float* mean,
+                               const float* scale, const float* d_out, Role weight, Role bias) {
+    float* d_raw = activations.d_ln;
+    if (d_out != activations.branch) std::copy(d_out, d_out + R * C, activations.branch);
+    pass.VisitGradient({tap, layer}, pass.Rows(activations.branch, C));
+    std::fill(d_raw, d_raw + R * C, 0.0f);
+    NormBackward(norm, R, raw, mean, scale, activations.branch, d_raw, d[weight], d[bias]);
+    std::copy(d_raw, d_raw + R * C, activations.branch);
+    return activations.branch;
+  };
 
   // post = mid + mlp_out
   pass.VisitGradient({Tap::kResidPost, layer}, pass.Rows(d_resid, C));
   const float* d_mlp_out = branch_gradient({Tap::kMlpOut, layer});
-  // mlp_out = mlp_post W_proj + bias
-  LinearBackwardInput(layers.mlp_c_proj, R, d_mlp_out, d_mlp);
-  weight_gradient(layers.mlp_c_proj, a.mlp_post, d_mlp_out, d.mlp_c_proj_weight, d.mlp_c_proj_bias);
-  pass.VisitGradient({Tap::kMlpPost, layer}, pass.Rows(d_mlp, F));
-  // mlp_post = activation(mlp_pre)
-  ActivationBackward(config.activation, R * F, a.mlp_pre, d_mlp, d_mlp);
-  pass.VisitGradient({Tap::kMlpPre, layer}, pass.Rows(d_mlp, F));
-  // mlp_pre = ln_2 W_fc + bias
-  LinearBackwardInput(layers.c_fc, R, d_mlp, d_ln);
-  weight_gradient(layers.c_fc, a.ln_2, d_mlp, d.c_fc_weight, d.c_fc_bias);
-  pass.VisitGradient({Tap::kLn2Normalized, layer}, pass.Rows(d_ln, C));
-  // ln_2 = norm(mid), which joins the stream
-  if (pass.WantsGradient({Tap::kMlpIn, layer})) {
-    const float* mlp_in = extras.mlp_in.size() > 0 ? extras.mlp_in.data() : a.resid_mid;
-    float* d_in = activations.branch;
-    std::fill(d_in, d_in + R * C, 0.0f);
-    LayerNormBackward(layers.ln_2, R, mlp_in, a.ln_2_mean, a.ln_2_scale, d_ln, d_in, d.ln_2_weight,
-                      d.ln_2_bias);
+  const float* mlp_in = extras.mlp_in.size() > 0 ? extras.mlp_in.data() : a.resid_mid;
+  const bool wants_mlp_in = pass.WantsGradient({Tap::kMlpIn, layer});
+  if (NormsBefore(pass)) {
+    // mlp_out = mlp(ln_2)
+    MlpBackward(pass, layer, layers, a.ln_2, a, activations, d, scratch, d_mlp_out, d_in);
+    pass.VisitGradient({Tap::kLn2Normalized, layer}, pass.Rows(d_in, C));
+    // ln_2 = norm(mid), which joins the stream
+    float* joined = wants_mlp_in ? activations.branch : d_resid;
+    if (wants_mlp_in) std::fill(joined, joined + R * C, 0.0f);
+    NormBackward(layers.mlp_norm, R, mlp_in, a.ln_2_mean, a.ln_2_scale, d_in, joined,
+                 d[Role::kMlpNormWeight], d[Role::kMlpNormBias]);
+    if (wants_mlp_in) {
+      pass.VisitGradient({Tap::kMlpIn, layer}, pass.Rows(joined, C));
+      Add(R * C, d_resid, joined, d_resid);
+    }
+  } else {
+    // mlp_out = norm(mlp(mid)), whose input joins the stream
+    const float* d_raw =
+        norm_behind(layers.mlp_norm, Tap::kLn2Normalized, a.mlp_raw, a.ln_2_mean, a.ln_2_scale,
+                    d_mlp_out, Role::kMlpNormWeight, Role::kMlpNormBias);
+    MlpBackward(pass, layer, layers, mlp_in, a, activations, d, scratch, d_raw, d_in);
     pass.VisitGradient({Tap::kMlpIn, layer}, pass.Rows(d_in, C));
     Add(R * C, d_resid, d_in, d_resid);
-  } else {
-    LayerNormBackward(layers.ln_2, R, a.resid_mid, a.ln_2_mean, a.ln_2_scale, d_ln, d_resid,
-                      d.ln_2_weight, d.ln_2_bias);
   }
   pass.VisitGradient({Tap::kResidMid, layer}, pass.Rows(d_resid, C));
 
   // mid = pre + attn_out
   const float* d_attn_out = branch_gradient({Tap::kAttnOut, layer});
-  // attn_out = z W_O + bias
-  if (!ProjectHeadsBackward(pass, layer, layers.attn_c_proj, a.z, d_attn_out, activations.d_z,
-                            d.attn_c_proj_weight)) {
-    weight_gradient(layers.attn_c_proj, a.z, d_attn_out, d.attn_c_proj_weight, d.attn_c_proj_bias);
-  } else if (d.attn_c_proj_bias != nullptr) {
-    for (std::int64_t i = 0; i < R * C; ++i) d.attn_c_proj_bias[i % C] += d_attn_out[i];
+  if (!NormsBefore(pass)) {
+    d_attn_out =
+        norm_behind(layers.attention_norm, Tap::kLn1Normalized, a.attention_raw, a.ln_1_mean,
+                    a.ln_1_scale, d_attn_out, Role::kAttentionNormWeight, Role::kAttentionNormBias);
   }
-  pass.VisitGradient({Tap::kZ, layer}, Heads(pass, activations.d_z, C));
+  // attn_out = z W_O + bias
+  const BlockLinear& output = layers.output;
+  const bool by_head = ProjectHeadsBackward(pass, layer, output.linear, a.z, d_attn_out,
+                                            activations.d_z, d[output.weight]);
+  LinearBackwardWeight(output.linear, R, a.z, d_attn_out, scratch,
+                       by_head ? nullptr : d[output.weight], d[output.bias]);
+  pass.VisitGradient({Tap::kZ, layer}, Heads(pass, activations.d_z));
   // z = attention(q, k, v)
   AttentionLayerBackward(pass, layer, activations);
-  float* d_qkv = activations.d_qkv;
-  pass.VisitGradient({Tap::kQ, layer}, Heads(pass, d_qkv, 3 * C));
-  pass.VisitGradient({Tap::kK, layer}, Heads(pass, d_qkv + C, 3 * C));
-  pass.VisitGradient({Tap::kV, layer}, Heads(pass, d_qkv + 2 * C, 3 * C));
-  VisitSplitInputGradients(pass, layer, layers, a, d_qkv);
-  // qkv = ln_1 W_attn + bias
-  LinearBackwardInput(layers.c_attn, R, d_qkv, d_ln);
-  weight_gradient(layers.c_attn, a.ln_1, d_qkv, d.c_attn_weight, d.c_attn_bias);
-  pass.VisitGradient({Tap::kLn1Normalized, layer}, pass.Rows(d_ln, C));
-  // ln_1 = norm(pre), which joins the stream
-  LayerNormBackward(layers.ln_1, R, a.resid_pre, a.ln_1_mean, a.ln_1_scale, d_ln, d_resid,
-                    d.ln_1_weight, d.ln_1_bias);
+  // q, k, v = projections of ln_1, or of the stream
+  const float* in = NormsBefore(pass) ? a.ln_1 : a.resid_pre;
+  QueryKeyValueBackward(pass, layer, layers, in, activations, d, scratch, d_in);
+  if (NormsBefore(pass)) {
+    pass.VisitGradient({Tap::kLn1Normalized, layer}, pass.Rows(d_in, C));
+    // ln_1 = norm(pre), which joins the stream
+    NormBackward(layers.attention_norm, R, a.resid_pre, a.ln_1_mean, a.ln_1_scale, d_in, d_resid,
+                 d[Role::kAttentionNormWeight], d[Role::kAttentionNormBias]);
+  } else {
+    Add(R * C, d_resid, d_in, d_resid);
+  }
   pass.VisitGradient({Tap::kResidPre, layer}, pass.Rows(d_resid, C));
 }
 

@@ -2,8 +2,12 @@
 // THE MAP: one transformer block, forward and backward.
 //
 //   x    = resid_pre
-//   mid  = x   + attention(ln_1(x)) W_O          resid_mid
-//   post = mid + W_proj gelu(W_fc ln_2(mid))     resid_post
+//   mid  = x   + attention(norm(x)) W_O     resid_mid
+//   post = mid + mlp(norm(mid))             resid_post
+//
+// or, in families whose norms stand behind the halves,
+//   mid  = x   + norm(attention(x) W_O)
+//   post = mid + norm(mlp(mid))
 #pragma once
 
 #include "model/activations.h"
@@ -18,6 +22,9 @@ void BlockForward(const Pass& pass, std::int64_t layer, Activations& activations
 void AttentionHalfForward(const Pass& pass, std::int64_t layer, Activations& activations);
 void MlpHalfForward(const Pass& pass, std::int64_t layer, Activations& activations);
 
+// The end of the first half, for runs that start with known heads' outputs: a.z -> resid_mid.
+void HeadsToStream(const Pass& pass, std::int64_t layer, Activations& activations);
+
 // Only the keys and values of resid_pre, into the pass's cache: all that the rows of earlier
 // positions are needed for in a last block whose last position alone is read. No taps.
 void AppendKeysAndValues(const Pass& pass, std::int64_t layer, Activations& activations);
@@ -26,6 +33,6 @@ void AppendKeysAndValues(const Pass& pass, std::int64_t layer, Activations& acti
 // of the block's parameters, or skips them when `gradients` is null. `scratch` holds packed
 // operands in bf16.
 void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activations,
-                   BlockTensors<float>* gradients, PackedBf16* scratch);
+                   const RoleTensors<float*>* gradients, PackedBf16* scratch);
 
 }  // namespace clearhead

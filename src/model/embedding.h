@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Token and position embeddings: resid[b,t,:] = wte[id[b,t],:] + wpe[past + t,:].
+// Token and, where they are learned, position embeddings:
+//   resid[b,t,:] = tokens[id[b,t],:] + positions[past + t,:]
 #pragma once
 
 #include "model/activations.h"
@@ -10,8 +11,9 @@ namespace clearhead {
 // ids [B,T] -> blocks[0].resid_pre. The caller has checked the ids.
 void EmbeddingForward(const Pass& pass, const std::int32_t* ids, Activations& activations);
 
-// Adds activations.d_resid to d_wte [V,C] and d_wpe [positions,C] (skipped when null).
+// Adds activations.d_resid to d_tokens [V,C] and d_positions [positions,C] (each skipped when
+// null).
 void EmbeddingBackward(const Pass& pass, const std::int32_t* ids, Activations& activations,
-                       float* d_wte, float* d_wpe);
+                       float* d_tokens, float* d_positions);
 
 }  // namespace clearhead

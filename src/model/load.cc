@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/safetensors.h"
+#include "model/family.h"
 #include "model/model.h"
 
 namespace clearhead {
@@ -88,24 +89,13 @@ std::vector<SafetensorsFile> OpenFiles(const fs::path& directory) {
   return files;
 }
 
-// "h.3.attn.bias" and "h.3.attn.masked_bias": the causal mask, stored by older versions.
-bool IsMaskBuffer(std::string_view name) {
-  if (!name.starts_with("h.")) return false;
-  name.remove_prefix(2);
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  if (digits == 0) return false;
-  name.remove_prefix(digits);
-  return name == ".attn.bias" || name == ".attn.masked_bias";
-}
-
-Directory ListTensors(const std::vector<SafetensorsFile>& files) {
-  constexpr std::string_view kPrefix = "transformer.";
+Directory ListTensors(const std::vector<SafetensorsFile>& files, const Family& family) {
   Directory directory;
   for (const SafetensorsFile& file : files) {
     for (const TensorEntry& entry : file.tensors()) {
       std::string_view name = entry.name;
-      if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-      if (IsMaskBuffer(name)) continue;
+      if (name.starts_with(family.prefix)) name.remove_prefix(family.prefix.size());
+      if (family.ignores(name)) continue;
       if (!directory.emplace(name, Found{&entry, &file.source()}).second) {
         Fail("{}: the tensor '{}' is stored twice", file.source(), name);
       }
@@ -146,55 +136,59 @@ Found Take(Directory& directory, const ParameterSpec& spec, const fs::path& mode
 }
 
 // A tied model may carry its output matrix as a copy; then it must be one.
-void DropEqualHead(Directory& directory, const ModelConfig& config, const Found& wte,
-                   const fs::path& model) {
-  if (!config.tied || !directory.contains("lm_head.weight")) return;
-  const Found head =
-      Take(directory, {"lm_head.weight", {config.vocabulary, config.width}, true}, model);
-  if (head.entry->dtype != wte.entry->dtype ||
-      std::memcmp(head.entry->bytes.data(), wte.entry->bytes.data(), wte.entry->bytes.size()) !=
-          0) {
+void DropEqualOutput(Directory& directory, const ModelConfig& config, const Found& embedding,
+                     const std::string& embedding_name, const fs::path& model) {
+  constexpr const char* kOutputName = "lm_head.weight";
+  if (!config.tied || !directory.contains(kOutputName)) return;
+  const Found output =
+      Take(directory, {kOutputName, {config.vocabulary, config.width}, Role::kOutput}, model);
+  if (output.entry->dtype != embedding.entry->dtype ||
+      std::memcmp(output.entry->bytes.data(), embedding.entry->bytes.data(),
+                  embedding.entry->bytes.size()) != 0) {
     Fail(
-        "{}: 'lm_head.weight' differs from 'wte.weight', but config.json ties them; set "
-        "tie_word_embeddings to false if the model is untied",
-        *head.file);
+        "{}: '{}' differs from '{}', but config.json ties them; set tie_word_embeddings to false "
+        "if the model is untied",
+        *output.file, kOutputName, embedding_name);
   }
 }
 
 }  // namespace
 
-Model LoadModel(const fs::path& directory) {
+Model LoadModel(const fs::path& directory, std::int64_t widen_up_to) {
   Model model;
   model.config = ReadConfig(directory);
+  const Family& family = FamilyOf(model.config);
   auto storage = std::make_shared<Storage>();
   storage->files = OpenFiles(directory);
-  Directory found = ListTensors(storage->files);
+  Directory found = ListTensors(storage->files, family);
+  const bool widen_matrices = model.config.ParameterCount() <= widen_up_to;
 
   bool first = true;
-  VisitParameters(model.config, model.weights, [&](const ParameterSpec& spec, const float*& slot) {
+  VisitParameters(model.config, model.weights, [&](const ParameterSpec& spec, Weight& slot) {
     const Found tensor = Take(found, spec, directory);
-    if (first) {  // wte comes first in the table
-      DropEqualHead(found, model.config, tensor, directory);
-      model.stored_as = tensor.entry->dtype;
-      first = false;
+    if (spec.role == Role::kTokenEmbedding) {
+      DropEqualOutput(found, model.config, tensor, spec.name, directory);
     }
-    if (tensor.entry->dtype == DType::kF32) model.stored_as = DType::kF32;
-    if (tensor.entry->dtype == DType::kF32 && AlignedFor<float>(*tensor.entry)) {
-      slot = reinterpret_cast<const float*>(tensor.entry->bytes.data());
+    const DType dtype = tensor.entry->dtype;
+    if (first || dtype == DType::kF32) model.stored_as = dtype;
+    first = false;
+    const bool as_mapped = dtype == DType::kF32 ? AlignedFor<float>(*tensor.entry)
+                                                : spec.shape.rank() == 2 && !widen_matrices;
+    if (as_mapped) {
+      slot = Weight(tensor.entry->bytes.data(), dtype);
     } else {
       Buffer<float>& values = storage->widened.emplace_back(spec.shape.size());
       ConvertToFloat(*tensor.entry, values.data());
-      slot = values.data();
+      slot = Weight(values.data());
     }
   });
   if (!found.empty()) {
     // The smallest name, so that the message does not depend on hashing.
     const auto unknown = std::min_element(
         found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    Fail(
-        "{}: unknown tensor '{}' {} ({} in all); a GPT-2 of this config.json has none of that name",
-        *unknown->second.file, unknown->first, ShapeText(unknown->second.entry->shape),
-        found.size());
+    Fail("{}: unknown tensor '{}' {} ({} in all); a {} of this config.json has none of that name",
+         *unknown->second.file, unknown->first, ShapeText(unknown->second.entry->shape),
+         found.size(), family.model_type);
   }
   model.storage = std::move(storage);
   return model;

@@ -1,29 +1,45 @@
 // SPDX-License-Identifier: MIT
 #include "model/packed_weights.h"
 
+#include "model/head_weights.h"
+
 namespace clearhead {
 namespace {
 
-void PackBoth(const float* weight, std::int64_t in, std::int64_t out, PackedMatrix* packed) {
-  packed->forward.Pack(weight, in, out, out, /*transposed=*/false);
-  packed->transposed.Pack(weight, out, in, out, /*transposed=*/true);
+void PackBoth(const Linear& layer, PackedMatrix* packed) {
+  if (layer.weight.empty()) return;
+  const bool in_out = layer.order == Order::kInOut;
+  Buffer<float> widened;
+  const float* values = nullptr;
+  if (layer.weight.is_f32()) {
+    values = layer.weight.f32();
+  } else {
+    widened = Buffer<float>(layer.in * layer.out);
+    layer.weight.CopyTo(0, widened.size(), widened.data());
+    values = widened.data();
+  }
+  packed->forward.Pack(values, layer.in, layer.out, layer.stride, /*transposed=*/!in_out);
+  packed->transposed.Pack(values, layer.out, layer.in, layer.stride, /*transposed=*/in_out);
 }
 
 }  // namespace
 
 void PackedWeights::Pack(const Model& model) {
-  const std::int64_t C = model.config.width, F = model.config.inner, V = model.config.vocabulary;
   blocks.resize(model.weights.blocks.size());
-  for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
-    const BlockTensors<const float>& from = model.weights.blocks[layer];
-    Block& to = blocks[layer];
-    PackBoth(from.c_attn_weight, C, 3 * C, &to.c_attn);
-    PackBoth(from.attn_c_proj_weight, C, C, &to.attn_c_proj);
-    PackBoth(from.c_fc_weight, C, F, &to.c_fc);
-    PackBoth(from.mlp_c_proj_weight, F, C, &to.mlp_c_proj);
+  for (std::size_t at = 0; at < blocks.size(); ++at) {
+    const BlockLayers layers = LayersOf(model, static_cast<std::int64_t>(at));
+    const auto pack = [&](const BlockLinear& layer) {
+      PackBoth(layer.linear, &blocks[at][layer.weight]);
+    };
+    for (int i = 0; i < layers.projection_count; ++i) {
+      pack(layers.projections[static_cast<std::size_t>(i)].layer);
+    }
+    for (const BlockLinear* layer :
+         {&layers.output, &layers.mlp_gate, &layers.mlp_in, &layers.mlp_out}) {
+      pack(*layer);
+    }
   }
-  lm_head.forward.Pack(model.weights.lm_head, C, V, C, /*transposed=*/true);
-  lm_head.transposed.Pack(model.weights.lm_head, V, C, C, /*transposed=*/false);
+  PackBoth(OutputLayer(model), &output);
 }
 
 }  // namespace clearhead

@@ -17,11 +17,8 @@ struct PackedMatrix {
 };
 
 struct PackedWeights {
-  struct Block {
-    PackedMatrix c_attn, attn_c_proj, c_fc, mlp_c_proj;
-  };
-  std::vector<Block> blocks;
-  PackedMatrix lm_head;  // forward: [C,V] from lm_head^T; transposed: [V,C]
+  std::vector<RoleTensors<PackedMatrix>> blocks;  // by the role of the weight
+  PackedMatrix output;                            // W_U: [C,V], and [V,C]
 
   // Allocates on the first call only.
   void Pack(const Model& model);

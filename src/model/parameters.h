@@ -1,114 +1,114 @@
 // SPDX-License-Identifier: MIT
-// The one list of a GPT-2's parameters. Loading, saving, tests and the optimiser all walk it;
-// nothing else knows names or order.
+// A model's parameters by role. Each family lists its own (families/): name in the file, shape and
+// role; loading, saving, tests and the optimiser walk the list, and nothing else knows names.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "core/tensor.h"
+#include "kernels/weight.h"
 #include "model/config.h"
 
 namespace clearhead {
 
-// The tensors of one block, as pointers: T = const float for weights, float for gradients.
-// Letters: C width, F inner.
-template <typename T>
-struct BlockTensors {
-  T* ln_1_weight = nullptr;    // [C]
-  T* ln_1_bias = nullptr;      // [C]
-  T* c_attn_weight = nullptr;  // [C, 3C]: query | key | value columns, heads contiguous in each
-  T* c_attn_bias = nullptr;    // [3C]
-  T* attn_c_proj_weight = nullptr;  // [C, C]: rows are heads, contiguous
-  T* attn_c_proj_bias = nullptr;    // [C]
-  T* ln_2_weight = nullptr;         // [C]
-  T* ln_2_bias = nullptr;           // [C]
-  T* c_fc_weight = nullptr;         // [C, F]
-  T* c_fc_bias = nullptr;           // [F]
-  T* mlp_c_proj_weight = nullptr;   // [F, C]
-  T* mlp_c_proj_bias = nullptr;     // [C]
+// Letters: C width, H heads, K key/value heads, D head size, F inner width, V vocabulary. Matrices
+// are [in, out] here; a family may store them the other way round (Family::order).
+enum class Role {
+  kTokenEmbedding,     // [V, C]
+  kPositionEmbedding,  // [positions, C]
+  kFinalNormWeight,    // [C]
+  kFinalNormBias,
+  kOutput,  // [V, C]; absent when tied
+  // Of each block:
+  kAttentionNormWeight,  // [C]
+  kAttentionNormBias,
+  kQkvWeight,  // [C, (H + 2K) D]: query | key | value, where one matrix makes all three
+  kQkvBias,
+  kQueryWeight,  // [C, H D], and so on, where they are apart
+  kQueryBias,
+  kKeyWeight,
+  kKeyBias,
+  kValueWeight,
+  kValueBias,
+  kQueryNorm,         // [D] or [H D]
+  kKeyNorm,           // [D] or [K D]
+  kProjectionWeight,  // [H D, C]: W_O, heads side by side
+  kProjectionBias,
+  kMlpNormWeight,
+  kMlpNormBias,
+  kMlpGateWeight,  // [C, F]
+  kMlpGateBias,
+  kMlpInWeight,  // [C, F]
+  kMlpInBias,
+  kMlpOutWeight,  // [F, C]
+  kMlpOutBias,
 };
+inline constexpr std::size_t kRoleCount = static_cast<std::size_t>(Role::kMlpOutBias) + 1;
+inline constexpr std::int64_t kOutsideBlocks = -1;
 
-template <typename T>
-struct ModelTensors {
-  T* wte = nullptr;  // [V, C]
-  T* wpe = nullptr;  // [positions, C]
-  std::vector<BlockTensors<T>> blocks;
-  T* ln_f_weight = nullptr;  // [C]
-  T* ln_f_bias = nullptr;    // [C]
-  T* lm_head = nullptr;      // [V, C]; the same pointer as wte when tied
-};
+bool IsNormWeight(Role role);
+bool IsAttention(Role role);     // what makes queries, keys, values and the heads' output
+bool WritesToStream(Role role);  // the matrices whose output joins the residual stream
 
 struct ParameterSpec {
-  std::string name;  // Hugging Face's, without the "transformer." prefix
-  Shape shape;
-  bool decays;  // weight decay applies: matrices yes, biases and norms no
+  std::string name;  // the library's, without the prefix of the body
+  Shape shape;       // as stored
+  Role role;
+  std::int64_t layer = kOutsideBlocks;
+
+  bool decays() const { return shape.rank() == 2; }  // matrices yes, biases and norms no
 };
 
-// The name in GPT2LMHeadModel: lm_head is the language model's own, everything else its body's.
-inline std::string LibraryName(const ParameterSpec& spec) {
-  return spec.name == "lm_head.weight" ? spec.name : "transformer." + spec.name;
+// One slot per role: Weight for weights, float* for gradients and weights that change.
+template <typename Slot>
+struct RoleTensors {
+  std::array<Slot, kRoleCount> slots{};
+  Slot& operator[](Role role) { return slots[static_cast<std::size_t>(role)]; }
+  const Slot& operator[](Role role) const { return slots[static_cast<std::size_t>(role)]; }
+};
+
+template <typename Slot>
+struct ModelTensors {
+  RoleTensors<Slot> outside;
+  std::vector<RoleTensors<Slot>> blocks;
+
+  Slot& operator()(Role role, std::int64_t layer = kOutsideBlocks) {
+    return layer == kOutsideBlocks ? outside[role] : blocks[static_cast<std::size_t>(layer)][role];
+  }
+  const Slot& operator()(Role role, std::int64_t layer = kOutsideBlocks) const {
+    return layer == kOutsideBlocks ? outside[role] : blocks[static_cast<std::size_t>(layer)][role];
+  }
+};
+using ModelWeights = ModelTensors<Weight>;
+using ModelValues = ModelTensors<float*>;
+
+// The output matrix [V, C]: a tied model's is its token embedding.
+template <typename Slot>
+const Slot& OutputMatrix(const ModelConfig& config, const ModelTensors<Slot>& tensors) {
+  return tensors(config.tied ? Role::kTokenEmbedding : Role::kOutput);
 }
 
-// Calls visit(spec, slot) for every stored tensor in file order; slot is the T*& to read or fill.
-// Afterwards a tied lm_head is wte.
-template <typename T, typename Visit>
-void VisitParameters(const ModelConfig& config, ModelTensors<T>& tensors, const Visit& visit) {
-  const std::int64_t C = config.width, F = config.inner, V = config.vocabulary;
-  const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns,
-                          T*& slot) {
-    visit(ParameterSpec{name, {rows, columns}, /*decays=*/true}, slot);
-  };
-  const auto vector = [&](const std::string& name, std::int64_t size, T*& slot) {
-    visit(ParameterSpec{name, {size}, /*decays=*/false}, slot);
-  };
-  matrix("wte.weight", V, C, tensors.wte);
-  matrix("wpe.weight", config.positions, C, tensors.wpe);
+// All stored tensors in the file's order.
+std::vector<ParameterSpec> ParameterTable(const ModelConfig& config);
+
+// The name in the library's own files: the output matrix is the language model's own, everything
+// else its body's.
+std::string LibraryName(const ModelConfig& config, const ParameterSpec& spec);
+
+// Calls visit(spec, slot) for every stored tensor in file order; slot is there to read or fill.
+template <typename Slot, typename Visit>
+void VisitParameters(const ModelConfig& config, ModelTensors<Slot>& tensors, const Visit& visit) {
   tensors.blocks.resize(static_cast<std::size_t>(config.layers));
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    BlockTensors<T>& block = tensors.blocks[static_cast<std::size_t>(layer)];
-    const std::string h = "h." + std::to_string(layer) + ".";
-    vector(h + "ln_1.weight", C, block.ln_1_weight);
-    vector(h + "ln_1.bias", C, block.ln_1_bias);
-    matrix(h + "attn.c_attn.weight", C, 3 * C, block.c_attn_weight);
-    vector(h + "attn.c_attn.bias", 3 * C, block.c_attn_bias);
-    matrix(h + "attn.c_proj.weight", C, C, block.attn_c_proj_weight);
-    vector(h + "attn.c_proj.bias", C, block.attn_c_proj_bias);
-    vector(h + "ln_2.weight", C, block.ln_2_weight);
-    vector(h + "ln_2.bias", C, block.ln_2_bias);
-    matrix(h + "mlp.c_fc.weight", C, F, block.c_fc_weight);
-    vector(h + "mlp.c_fc.bias", F, block.c_fc_bias);
-    matrix(h + "mlp.c_proj.weight", F, C, block.mlp_c_proj_weight);
-    vector(h + "mlp.c_proj.bias", C, block.mlp_c_proj_bias);
+  for (const ParameterSpec& spec : ParameterTable(config)) {
+    visit(spec, tensors(spec.role, spec.layer));
   }
-  vector("ln_f.weight", C, tensors.ln_f_weight);
-  vector("ln_f.bias", C, tensors.ln_f_bias);
-  if (config.tied) {
-    tensors.lm_head = tensors.wte;
-  } else {
-    matrix("lm_head.weight", V, C, tensors.lm_head);
-  }
-}
-
-// The list by itself.
-inline std::vector<ParameterSpec> ParameterTable(const ModelConfig& config) {
-  std::vector<ParameterSpec> table;
-  ModelTensors<const float> unused;
-  VisitParameters(config, unused,
-                  [&](const ParameterSpec& spec, const float*&) { table.push_back(spec); });
-  return table;
 }
 
 // Points every slot into one block that holds the tensors one after another in file order (as the
 // trainer keeps weights, gradients and moments). The block holds config.ParameterCount() values.
-template <typename T>
-ModelTensors<T> BindContiguous(const ModelConfig& config, T* block) {
-  ModelTensors<T> tensors;
-  VisitParameters(config, tensors, [&](const ParameterSpec& spec, T*& slot) {
-    slot = block;
-    block += spec.shape.size();
-  });
-  return tensors;
-}
+ModelValues BindContiguous(const ModelConfig& config, float* block);
+ModelWeights BindWeights(const ModelConfig& config, const float* block);
 
 }  // namespace clearhead

@@ -3,20 +3,21 @@
 // buffers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "core/buffer.h"
 #include "kernels/gated_attention.h"
-#include "kernels/layernorm.h"
 #include "kernels/linear.h"
+#include "kernels/norm.h"
 #include "model/hooks.h"
 #include "model/model.h"
 #include "model/packed_weights.h"
 
 namespace clearhead {
 
-// Keys and values of the positions seen so far, per layer [B, capacity, C].
+// Keys and values of the positions seen so far, per layer [B, capacity, kv_width].
 struct KeyValueCache {
   KeyValueCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity);
 
@@ -67,11 +68,28 @@ struct Pass {
   }
 };
 
-// The four linear layers and two norms of a block, as the kernels take them.
+// A linear layer and the roles of its parameters, under which its gradients are found.
+struct BlockLinear {
+  Linear linear;
+  Role weight = Role::kQkvWeight, bias = Role::kQkvBias;
+};
+
+// The layers of a block, as the kernels take them.
 struct BlockLayers {
-  LayerNorm ln_1, ln_2;
-  Linear c_attn, attn_c_proj, c_fc, mlp_c_proj;
+  Norm attention_norm, mlp_norm, query_norm, key_norm;
+  // What fills a row of qkv_width with query | key | value: one matrix, or three.
+  struct Projection {
+    BlockLinear layer;
+    std::int64_t column;  // of its first output
+  };
+  std::array<Projection, 3> projections;
+  int projection_count = 0;
+  BlockLinear output, mlp_gate, mlp_in, mlp_out;
 };
 BlockLayers LayersOf(const Pass& pass, std::int64_t layer);
+
+// Query (0), key (1) or value (2) by itself, and the column where it begins.
+Linear PartOf(const BlockLayers& layers, const ModelConfig& config, int part);
+std::int64_t ColumnOf(const ModelConfig& config, int part);
 
 }  // namespace clearhead

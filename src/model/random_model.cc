@@ -9,20 +9,17 @@
 namespace clearhead {
 
 void FillRandom(const ModelConfig& config, std::uint64_t seed, float* block) {
-  ModelTensors<float> tensors;
   std::uint64_t tensor = 0;
-  VisitParameters(config, tensors, [&](const ParameterSpec& spec, float*&) {
+  for (const ParameterSpec& spec : ParameterTable(config)) {
     const std::int64_t size = spec.shape.size();
     const std::uint64_t key = HashCoordinates(seed, {tensor++});
-    const bool norm_weight =
-        spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
-    const bool residual = spec.name.ends_with("c_proj.weight");
-    const double deviation =
-        residual ? 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)) : 0.02;
+    const double deviation = WritesToStream(spec.role)
+                                 ? 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers))
+                                 : 0.02;
     ParallelRanges(size, [&](int, std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) {
-        if (!spec.decays) {
-          block[i] = norm_weight ? 1.0f : 0.0f;
+        if (!spec.decays()) {
+          block[i] = IsNormWeight(spec.role) ? 1.0f : 0.0f;
           continue;
         }
         // Element i is a function of (seed, tensor, i): the same on any number of threads.
@@ -31,7 +28,7 @@ void FillRandom(const ModelConfig& config, std::uint64_t seed, float* block) {
       }
     });
     block += size;
-  });
+  }
 }
 
 Model RandomModel(const ModelConfig& config, std::uint64_t seed) {
@@ -39,7 +36,7 @@ Model RandomModel(const ModelConfig& config, std::uint64_t seed) {
   model.config = config;
   auto values = std::make_shared<Buffer<float>>(config.ParameterCount());
   FillRandom(config, seed, values->data());
-  model.weights = BindContiguous<const float>(config, values->data());
+  model.weights = BindWeights(config, values->data());
   model.storage = std::move(values);
   return model;
 }

@@ -43,29 +43,30 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 }
 
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
-                           ModelTensors<float>* gradients, PackedBf16* scratch) {
+                           ModelValues* gradients, PackedBf16* scratch) {
   Check(activations.keep != Keep::kNothing, "backward after a forward that kept nothing");
   Check(activations.keep == Keep::kAll || pass.hooks == nullptr,
         "recomputation would call hooks twice; use Keep::kAll with hooks");
   const bool parameters = gradients != nullptr;
-  FinalNormBackward(pass, activations, parameters ? gradients->ln_f_weight : nullptr,
-                    parameters ? gradients->ln_f_bias : nullptr);
+  const auto outside = [&](Role role) { return parameters ? (*gradients)(role) : nullptr; };
+  FinalNormBackward(pass, activations, outside(Role::kFinalNormWeight),
+                    outside(Role::kFinalNormBias));
   for (std::int64_t layer = pass.config().layers - 1; layer >= 0; --layer) {
     if (activations.keep == Keep::kInputs) BlockForward(pass, layer, activations);
     BlockBackward(pass, layer, activations,
                   parameters ? &gradients->blocks[static_cast<std::size_t>(layer)] : nullptr,
                   scratch);
   }
-  EmbeddingBackward(pass, ids, activations, parameters ? gradients->wte : nullptr,
-                    parameters ? gradients->wpe : nullptr);
+  EmbeddingBackward(pass, ids, activations, outside(Role::kTokenEmbedding),
+                    outside(Role::kPositionEmbedding));
 }
 
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
-                       float scale, Activations& activations, ModelTensors<float>* gradients,
+                       float scale, Activations& activations, ModelValues* gradients,
                        PackedBf16* scratch) {
   ForwardToFinalNorm(pass, ids, activations);
-  const double loss = LossBackward(pass, targets, scale, activations,
-                                   gradients == nullptr ? nullptr : gradients->lm_head, scratch);
+  float* d_output = gradients == nullptr ? nullptr : OutputMatrix(pass.config(), *gradients);
+  const double loss = LossBackward(pass, targets, scale, activations, d_output, scratch);
   BackwardFromFinalNorm(pass, ids, activations, gradients, scratch);
   return loss;
 }

@@ -26,12 +26,12 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 // calls the hooks when it is null. The forward pass must have run on these activations with keep !=
 // kNothing.
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
-                           ModelTensors<float>* gradients, PackedBf16* scratch);
+                           ModelValues* gradients, PackedBf16* scratch);
 
 // Forward, mean cross-entropy and backward. Adds scale * gradient to `gradients` (may be null);
 // returns the loss, unscaled.
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
-                       float scale, Activations& activations, ModelTensors<float>* gradients,
+                       float scale, Activations& activations, ModelValues* gradients,
                        PackedBf16* scratch);
 
 }  // namespace clearhead

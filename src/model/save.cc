@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/buffer.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -44,22 +45,39 @@ std::string_view ConfigName(DType dtype) {
   }
 }
 
-void SaveWeights(const Model& model, const std::filesystem::path& file, DType dtype) {
+void SaveWeights(const Model& model, const std::filesystem::path& file,
+                 std::optional<DType> dtype) {
   std::vector<TensorToWrite> tensors;
-  ModelTensors<const float> weights = model.weights;
-  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* data) {
-    TensorToWrite tensor{.name = LibraryName(spec), .dtype = dtype, .shape = {}, .data = data};
+  std::vector<Buffer<float>> widened;
+  ModelWeights weights = model.weights;
+  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const Weight& weight) {
+    const std::int64_t size = spec.shape.size();
+    TensorToWrite tensor{.name = LibraryName(model.config, spec),
+                         .dtype = dtype.value_or(weight.dtype),
+                         .shape = {}};
     for (int axis = 0; axis < spec.shape.rank(); ++axis) tensor.shape.push_back(spec.shape[axis]);
-    CheckFits(tensor, spec.shape.size());
+    if (!weight.is_f32() && tensor.dtype == weight.dtype) {
+      tensor.raw = {weight.data, static_cast<std::size_t>(size * DTypeSize(weight.dtype))};
+    } else if (weight.is_f32()) {
+      tensor.data = weight.f32();
+      CheckFits(tensor, size);
+    } else {
+      Buffer<float>& values = widened.emplace_back(size);
+      weight.CopyTo(0, size, values.data());
+      tensor.data = values.data();
+      CheckFits(tensor, size);
+    }
     tensors.push_back(std::move(tensor));
   });
   WriteSafetensors(file, tensors, {{"format", "pt"}});
 }
 
-void SaveModel(const Model& model, const std::filesystem::path& directory, DType dtype) {
+void SaveModel(const Model& model, const std::filesystem::path& directory,
+               std::optional<DType> dtype) {
   MakeDirectory(directory);
   SaveWeights(model, directory / "model.safetensors", dtype);
-  WriteJsonFile(directory / "config.json", ToJson(model.config, ConfigName(dtype)));
+  WriteJsonFile(directory / "config.json",
+                ToJson(model.config, ConfigName(dtype.value_or(DType::kF32))));
 }
 
 }  // namespace clearhead

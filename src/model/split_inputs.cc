@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "kernels/gemm.h"
+#include "core/error.h"
 
 namespace clearhead {
 namespace {
@@ -24,11 +24,13 @@ void RepeatForHeads(std::int64_t rows, std::int64_t heads, std::int64_t width, c
 
 void VisitSplitInputs(const Pass& pass, std::int64_t layer, const BlockLayers& layers,
                       const BlockActivations& a) {
-  const std::int64_t R = pass.rows(), C = pass.config().width, H = pass.config().heads;
-  const std::int64_t D = pass.config().head_size();
+  const ModelConfig& config = pass.config();
+  const std::int64_t R = pass.rows(), C = config.width, D = config.head_size();
+  const std::int64_t P = config.qkv_width();
   for (int part = 0; part < 3; ++part) {
     const TapId id{kParts[part], layer};
     if (!pass.Wants(id)) continue;
+    const std::int64_t H = part == 0 ? config.heads : config.kv_heads();
     const Shape shape{pass.batch, pass.length, H, C};
     Buffer<float> own;
     float* input = pass.hooks->Storage(id, shape);
@@ -40,43 +42,53 @@ void VisitSplitInputs(const Pass& pass, std::int64_t layer, const BlockLayers& l
     pass.Visit(id, {input, shape});
     if (!pass.Changes(id)) continue;
 
-    // The columns of W_attn that make this part of head h.
-    Buffer<float> normalized(R * H * C), mean(R * H), scale(R * H);
-    LayerNormForward(layers.ln_1, R * H, input, normalized.data(), mean.data(), scale.data());
+    // Each head's share of the projection, from its own input.
+    Buffer<float> normalized, mean(R * H), scale(R * H);
+    const float* in = input;
+    if (config.norm_place == NormPlace::kBefore) {
+      normalized = Buffer<float>(R * H * C);
+      NormForward(layers.attention_norm, R * H, input, normalized.data(), mean.data(),
+                  scale.data());
+      in = normalized.data();
+    }
+    const Linear projection = PartOf(layers, config, part);
     for (std::int64_t h = 0; h < H; ++h) {
-      const std::int64_t column = part * C + h * D;
-      for (std::int64_t r = 0; r < R; ++r) {
-        std::copy(layers.c_attn.bias + column, layers.c_attn.bias + column + D,
-                  a.qkv + r * 3 * C + column);
-      }
-      Gemm({R, D, C}, {normalized.data() + h * C, H * C}, {layers.c_attn.weight + column, 3 * C},
-           a.qkv + column, 3 * C, /*accumulate=*/true);
+      LinearForward(OutputsOf(projection, h * D, D), R, {in + h * C, H * C},
+                    {a.qkv_raw + ColumnOf(config, part) + h * D, P});
     }
   }
 }
 
 void VisitSplitInputGradients(const Pass& pass, std::int64_t layer, const BlockLayers& layers,
-                              const BlockActivations& a, const float* d_qkv) {
-  const std::int64_t R = pass.rows(), C = pass.config().width, H = pass.config().heads;
-  const std::int64_t D = pass.config().head_size();
+                              const BlockActivations& a, const float* d_raw) {
+  const ModelConfig& config = pass.config();
+  const std::int64_t R = pass.rows(), C = config.width, D = config.head_size();
+  const std::int64_t P = config.qkv_width();
   for (int part = 0; part < 3; ++part) {
     const TapId id{kParts[part], layer};
     if (!pass.WantsGradient(id)) continue;
     if (pass.Changes(id)) Fail("gradients through a changed {} are not supported", TapName(id));
-    Buffer<float> x(R * H * C), d_normalized(R * H * C), d_x(R * H * C), mean(R * H), scale(R * H);
+    const std::int64_t H = part == 0 ? config.heads : config.kv_heads();
+    Buffer<float> d_in(R * H * C);
+    const Linear projection = PartOf(layers, config, part);
+    for (std::int64_t h = 0; h < H; ++h) {
+      LinearBackwardInput(OutputsOf(projection, h * D, D), R,
+                          {d_raw + ColumnOf(config, part) + h * D, P},
+                          {d_in.data() + h * C, H * C});
+    }
+    const Shape shape{pass.batch, pass.length, H, C};
+    if (config.norm_place == NormPlace::kAfter) {
+      pass.VisitGradient(id, {d_in.data(), shape});
+      continue;
+    }
+    Buffer<float> x(R * H * C), d_x(R * H * C), mean(R * H), scale(R * H);
     RepeatForHeads(R, H, C, a.resid_pre, x.data());
     RepeatForHeads(R, H, 1, a.ln_1_mean, mean.data());
     RepeatForHeads(R, H, 1, a.ln_1_scale, scale.data());
-    for (std::int64_t h = 0; h < H; ++h) {
-      const std::int64_t column = part * C + h * D;
-      Gemm({R, C, D}, {d_qkv + column, 3 * C},
-           {layers.c_attn.weight + column, 3 * C, Op::kTranspose}, d_normalized.data() + h * C,
-           H * C, /*accumulate=*/false);
-    }
     std::fill(d_x.begin(), d_x.end(), 0.0f);
-    LayerNormBackward(layers.ln_1, R * H, x.data(), mean.data(), scale.data(), d_normalized.data(),
-                      d_x.data(), nullptr, nullptr);
-    pass.VisitGradient(id, {d_x.data(), {pass.batch, pass.length, H, C}});
+    NormBackward(layers.attention_norm, R * H, x.data(), mean.data(), scale.data(), d_in.data(),
+                 d_x.data(), nullptr, nullptr);
+    pass.VisitGradient(id, {d_x.data(), shape});
   }
 }
 

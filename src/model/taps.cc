@@ -31,6 +31,8 @@ constexpr TapInfo kTaps[kTapCount] = {
     {Tap::kQ, "attn.hook_q", true, TapAxes::kPositionHead, Last::kHeadSize},
     {Tap::kK, "attn.hook_k", true, TapAxes::kPositionHead, Last::kHeadSize},
     {Tap::kV, "attn.hook_v", true, TapAxes::kPositionHead, Last::kHeadSize},
+    {Tap::kRotQ, "attn.hook_rot_q", true, TapAxes::kPositionHead, Last::kHeadSize},
+    {Tap::kRotK, "attn.hook_rot_k", true, TapAxes::kPositionHead, Last::kHeadSize},
     {Tap::kScores, "attn.hook_attn_scores", true, TapAxes::kHeadQueryKey, Last::kKeys},
     {Tap::kGateProb, "attn.hook_gate_prob", true, TapAxes::kHeadQueryKey, Last::kKeys},
     {Tap::kSparseMask, "attn.hook_sparse_mask", true, TapAxes::kHeadQueryKey, Last::kKeys},
@@ -43,6 +45,7 @@ constexpr TapInfo kTaps[kTapCount] = {
     {Tap::kLn2Scale, "ln2.hook_scale", true, TapAxes::kPosition, Last::kOne},
     {Tap::kLn2Normalized, "ln2.hook_normalized", true, TapAxes::kPosition, Last::kWidth},
     {Tap::kMlpPre, "mlp.hook_pre", true, TapAxes::kPosition, Last::kInner},
+    {Tap::kMlpPreLinear, "mlp.hook_pre_linear", true, TapAxes::kPosition, Last::kInner},
     {Tap::kMlpPost, "mlp.hook_post", true, TapAxes::kPosition, Last::kInner},
     {Tap::kMlpOut, "hook_mlp_out", true, TapAxes::kPosition, Last::kWidth},
     {Tap::kResidPost, "hook_resid_post", true, TapAxes::kPosition, Last::kWidth},
@@ -52,7 +55,29 @@ constexpr TapInfo kTaps[kTapCount] = {
 
 const TapInfo& Info(Tap tap) { return kTaps[static_cast<int>(tap)]; }
 
-bool IsGateTap(Tap tap) { return tap == Tap::kGateProb || tap == Tap::kSparseMask; }
+// Whether a model of this form has the value at all.
+bool Exists(Tap tap, const ModelConfig& config) {
+  switch (tap) {
+    case Tap::kGateProb:
+    case Tap::kSparseMask:
+      return config.attention == AttentionKind::kGated;
+    case Tap::kPosEmbed:
+      return config.position == PositionKind::kLearned;
+    case Tap::kRotQ:
+    case Tap::kRotK:
+      return config.position == PositionKind::kRotary;
+    case Tap::kMlpPreLinear:
+      return config.mlp == MlpKind::kGated;
+    default:
+      return true;
+  }
+}
+
+// Keys and values have as many heads as are kept of them.
+bool IsKeyOrValue(Tap tap) {
+  return tap == Tap::kKInput || tap == Tap::kVInput || tap == Tap::kK || tap == Tap::kV ||
+         tap == Tap::kRotK;
+}
 
 // Whether `text` matches `pattern` with * for any run of characters. Greedy with one backtrack
 // point: linear in practice, never exponential.
@@ -107,7 +132,7 @@ Shape TapShape(Tap tap, const ModelConfig& config, std::int64_t batch, std::int6
     case TapAxes::kPosition:
       return {batch, length, last};
     case TapAxes::kPositionHead:
-      return {batch, length, config.heads, last};
+      return {batch, length, IsKeyOrValue(tap) ? config.kv_heads() : config.heads, last};
     case TapAxes::kHeadQueryKey:
       return {batch, config.heads, length, last};
   }
@@ -120,11 +145,11 @@ std::string TapName(TapId id) {
 }
 
 std::vector<TapId> AllTaps(const ModelConfig& config) {
-  std::vector<TapId> taps = {{Tap::kEmbed, 0}, {Tap::kPosEmbed, 0}};
+  std::vector<TapId> taps = {{Tap::kEmbed, 0}};
+  if (Exists(Tap::kPosEmbed, config)) taps.push_back({Tap::kPosEmbed, 0});
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     for (const TapInfo& info : kTaps) {
-      if (!info.per_layer) continue;
-      if (IsGateTap(info.tap) && config.attention != AttentionKind::kGated) continue;
+      if (!info.per_layer || !Exists(info.tap, config)) continue;
       taps.push_back({info.tap, layer});
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Taps: public names for every intermediate value of a forward pass, TransformerLens's names. Axes
-// of the shapes: B sequences, T positions, H heads, D head size, C width, F inner width.
+// of the shapes: B sequences, T positions, H heads, K key/value heads, D head size, C width, F
+// inner width.
 #pragma once
 
 #include <compare>
@@ -16,17 +17,20 @@
 namespace clearhead {
 
 enum class Tap {
-  kEmbed,     // hook_embed                    [B,T,C]   wte row of each token
-  kPosEmbed,  // hook_pos_embed                [B,T,C]   wpe row of each position
+  kEmbed,     // hook_embed                    [B,T,C]   embedding of each token
+  kPosEmbed,  // hook_pos_embed                [B,T,C]   embedding of each position; learned
+              // positions
   kResidPre,  // blocks.l.hook_resid_pre       [B,T,C]
   kQInput,    // blocks.l.hook_q_input         [B,T,H,C] resid_pre as each head's queries see it
-  kKInput,    // blocks.l.hook_k_input         [B,T,H,C]
-  kVInput,    // blocks.l.hook_v_input         [B,T,H,C]
+  kKInput,    // blocks.l.hook_k_input         [B,T,K,C]
+  kVInput,    // blocks.l.hook_v_input         [B,T,K,C]
   kLn1Scale,  // blocks.l.ln1.hook_scale       [B,T,1]   the divisor
   kLn1Normalized,  // blocks.l.ln1.hook_normalized  [B,T,C]   after gain and bias
   kQ,              // blocks.l.attn.hook_q          [B,T,H,D]
-  kK,              // blocks.l.attn.hook_k          [B,T,H,D]
-  kV,              // blocks.l.attn.hook_v          [B,T,H,D]
+  kK,              // blocks.l.attn.hook_k          [B,T,K,D]
+  kV,              // blocks.l.attn.hook_v          [B,T,K,D]
+  kRotQ,           // blocks.l.attn.hook_rot_q      [B,T,H,D] as scores see them; rotary models
+  kRotK,           // blocks.l.attn.hook_rot_k      [B,T,K,D]
   kScores,         // blocks.l.attn.hook_attn_scores [B,H,T,T] scaled; -infinity in the future
   kGateProb,    // blocks.l.attn.hook_gate_prob  [B,H,T,T] sigmoid(score + bias); gated models only
   kSparseMask,  // blocks.l.attn.hook_sparse_mask [B,H,T,T] 1 where the gate is open; gated only
@@ -39,6 +43,7 @@ enum class Tap {
   kLn2Scale,  // blocks.l.ln2.hook_scale       [B,T,1]
   kLn2Normalized,      // blocks.l.ln2.hook_normalized  [B,T,C]
   kMlpPre,             // blocks.l.mlp.hook_pre         [B,T,F]
+  kMlpPreLinear,       // blocks.l.mlp.hook_pre_linear  [B,T,F] the other factor; gated MLPs
   kMlpPost,            // blocks.l.mlp.hook_post        [B,T,F]
   kMlpOut,             // blocks.l.hook_mlp_out         [B,T,C]
   kResidPost,          // blocks.l.hook_resid_post      [B,T,C]

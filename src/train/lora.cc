@@ -43,8 +43,7 @@ void Lora::Fill(float* trained) const {
   }
 }
 
-void Lora::Project(const ModelTensors<float>& gradients, const float* trained,
-                   float* d_trained) const {
+void Lora::Project(const ModelValues& gradients, const float* trained, float* d_trained) const {
   const std::int64_t C = start_.config.width, R = rank_;
   for (std::int64_t layer = 0; layer < start_.config.layers; ++layer) {
     const Factors<const float> f(trained + layer * LayerSize(), C, R);
@@ -57,7 +56,7 @@ void Lora::Project(const ModelTensors<float>& gradients, const float* trained,
   }
 }
 
-void Lora::Merge(const float* trained, ModelTensors<float>& weights) const {
+void Lora::Merge(const float* trained, ModelValues& weights) const {
   const std::int64_t C = start_.config.width, R = rank_;
   for (std::int64_t layer = 0; layer < start_.config.layers; ++layer) {
     const Factors<const float> f(trained + layer * LayerSize(), C, R);

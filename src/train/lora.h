@@ -24,10 +24,10 @@ class Lora {
   void Fill(float* trained) const;
 
   // The trained values' gradients from those of the whole model.
-  void Project(const ModelTensors<float>& gradients, const float* trained, float* d_trained) const;
+  void Project(const ModelValues& gradients, const float* trained, float* d_trained) const;
 
   // The model's weights with the product added in.
-  void Merge(const float* trained, ModelTensors<float>& weights) const;
+  void Merge(const float* trained, ModelValues& weights) const;
 
  private:
   std::int64_t LayerSize() const;

@@ -14,11 +14,11 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
         "frozen parameters must not decay");
   std::fill(gradients_.begin(), gradients_.end(), 0.0f);
   std::int64_t offset = 0;
-  ModelTensors<const float> from = start.weights;
+  ModelWeights from = start.weights;
   VisitParameters(start.config, from, [&](const ParameterSpec& spec, const float* values) {
     const std::int64_t size = spec.shape.size();
     std::copy(values, values + size, weights_.data() + offset);
-    const bool decays = spec.decays || options_.decay_everything;
+    const bool decays = spec.decays() || options_.decay_everything;
     if (!segments_.empty() && segments_.back().decays == decays) {
       segments_.back().size += size;
     } else {
@@ -27,9 +27,9 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
     offset += size;
   });
   model_.config = start.config;
-  model_.weights = BindContiguous<const float>(start.config, weights_.data());
-  weight_tensors_ = BindContiguous<float>(start.config, weights_.data());
-  gradient_tensors_ = BindContiguous<float>(start.config, gradients_.data());
+  model_.weights = BindWeights(start.config, weights_.data());
+  weight_tensors_ = BindContiguous(start.config, weights_.data());
+  gradient_tensors_ = BindContiguous(start.config, gradients_.data());
   if (options.part.kind == TrainedPart::Kind::kLora) {
     lora_.emplace(start, options.part.rank);
     factors_ = Buffer<float>(lora_->size());

@@ -32,7 +32,7 @@ class Optimizer {
 
   // The model being trained.
   const Model& model() const { return model_; }
-  ModelTensors<float>& gradients() { return gradient_tensors_; }
+  ModelValues& gradients() { return gradient_tensors_; }
 
   // Norm of the accumulated gradients of what is trained; the others are cleared.
   double GradientNorm();
@@ -61,7 +61,7 @@ class Optimizer {
   Buffer<float> first_, second_;       // moments of what is trained
   std::vector<Segment> segments_;      // runs of trained values with equal decay
   Model model_;
-  ModelTensors<float> weight_tensors_, gradient_tensors_;
+  ModelValues weight_tensors_, gradient_tensors_;
   std::int64_t steps_ = 0;
 };
 

@@ -22,7 +22,7 @@ inline std::uint64_t TokensFingerprint(std::span<const std::int32_t> tokens) {
 
 inline std::uint64_t WeightsFingerprint(const Model& model) {
   std::uint64_t hash = 0;
-  ModelTensors<const float> weights = model.weights;
+  ModelWeights weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* values) {
     for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
       hash = Mix64(hash ^ std::bit_cast<std::uint32_t>(values[i])) + 1;

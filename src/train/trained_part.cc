@@ -60,7 +60,7 @@ void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config) {
   }
 }
 
-void ClearFrozenGradients(const ModelConfig& config, Kind kind, ModelTensors<float>& gradients) {
+void ClearFrozenGradients(const ModelConfig& config, Kind kind, ModelValues& gradients) {
   Check(kind != Kind::kLora, "LoRA's gradients are those of its factors");
   if (kind == Kind::kAll) return;
   const std::int64_t C = config.width;

@@ -31,6 +31,6 @@ void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config);
 // Zeroes the gradients of everything that is not in the part. With no weight decay AdamW then
 // leaves those parameters as they are.
 void ClearFrozenGradients(const ModelConfig& config, TrainedPart::Kind kind,
-                          ModelTensors<float>& gradients);
+                          ModelValues& gradients);
 
 }  // namespace clearhead

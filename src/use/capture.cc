@@ -74,7 +74,7 @@ CaptureResult Capture(const Model& model, const std::vector<std::int32_t>& ids, 
   if (options.gradients) {
     gradient_values = Buffer<float>(config.ParameterCount());
     std::fill(gradient_values.begin(), gradient_values.end(), 0.0f);
-    ModelTensors<float> gradients = BindContiguous<float>(config, gradient_values.data());
+    ModelValues gradients = BindContiguous(config, gradient_values.data());
     PackedBf16 scratch;
     const std::vector<std::int32_t> targets = NextTokens(ids, batch);
     result.loss =

@@ -65,7 +65,7 @@ std::pair<Model, TaskSet> NearTwins(AttentionKind attention, float distance) {
   ModelConfig config = DeepConfig(attention);
   config.vocabulary = 22;
   std::vector<float> values = LivelyParameters(config, 4);
-  ModelTensors<float> tensors = BindContiguous<float>(config, values.data());
+  ModelValues tensors = BindContiguous(config, values.data());
   RandomStream random(5);
   for (std::int64_t i = 0; i < 11 * config.width; ++i) {
     tensors.wte[11 * config.width + i] =

@@ -14,8 +14,8 @@ inline constexpr float kLinearNormEpsilon = 1e10f;
 inline constexpr float kLinearNormGain = 1e5f;
 
 inline Model BuiltModel(const ModelConfig& config, std::vector<float> values,
-                        const std::function<void(ModelTensors<float>&)>& build) {
-  ModelTensors<float> tensors = BindContiguous<float>(config, values.data());
+                        const std::function<void(ModelValues&)>& build) {
+  ModelValues tensors = BindContiguous(config, values.data());
   const auto norm = [&](float* gain, float* bias) {
     std::fill(gain, gain + config.width, kLinearNormGain);
     std::fill(bias, bias + config.width, 0.0f);
@@ -32,9 +32,9 @@ inline Model BuiltModel(const ModelConfig& config, std::vector<float> values,
 // Every step is linear in the embeddings: norms that only centre, attention with scores of 0, MLPs
 // whose units are always on.
 inline Model LinearModel(ModelConfig config) {
-  config.layer_norm_epsilon = kLinearNormEpsilon;
+  config.norm_epsilon = kLinearNormEpsilon;
   config.activation = Activation::kRelu;
-  return BuiltModel(config, LivelyParameters(config, 8), [&](ModelTensors<float>& tensors) {
+  return BuiltModel(config, LivelyParameters(config, 8), [&](ModelValues& tensors) {
     for (BlockTensors<float>& block : tensors.blocks) {
       for (std::int64_t row = 0; row < config.width; ++row) {
         float* columns = block.c_attn_weight + row * 3 * config.width;
@@ -66,7 +66,7 @@ inline Model InductionModel(AttentionKind attention,
   config.vocabulary = vocabulary;
   config.positions = N;
   config.tied = false;
-  config.layer_norm_epsilon = kLinearNormEpsilon;
+  config.norm_epsilon = kLinearNormEpsilon;
   config.attention = attention;
   config.gate_bias = -2.5f;  // gates open only where a built head means it
   std::vector<float> noise;
@@ -74,7 +74,7 @@ inline Model InductionModel(AttentionKind attention,
   for (std::int64_t i = 0; i < config.ParameterCount(); ++i) {
     noise.push_back(static_cast<float>(0.01 * random.Normal()));
   }
-  return BuiltModel(config, noise, [&](ModelTensors<float>& tensors) {
+  return BuiltModel(config, noise, [&](ModelValues& tensors) {
     const auto clear_head = [&](BlockTensors<float>& block, std::int64_t h) {
       for (std::int64_t part = 0; part < 3; ++part) {
         for (std::int64_t d = 0; d < D; ++d) {

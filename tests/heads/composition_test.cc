@@ -119,7 +119,7 @@ TEST(Composition, FindsAPlantedPair) {
   config.vocabulary = 5;
   config.positions = 3;
   std::vector<float> parameters = LivelyParameters(config, 2);
-  ModelTensors<float> tensors = BindContiguous<float>(config, parameters.data());
+  ModelValues tensors = BindContiguous(config, parameters.data());
   // Keys of L1H1 read exactly the directions that L0H0 writes.
   for (std::int64_t c = 0; c < 16; ++c) {
     for (std::int64_t d = 0; d < 8; ++d) {

@@ -32,7 +32,7 @@ TEST(Config, DefaultsAreThoseOfHuggingFace) {
   EXPECT_EQ(config.positions, 16);
   EXPECT_EQ(config.inner, 40);
   EXPECT_EQ(config.head_size(), 5);
-  EXPECT_EQ(config.layer_norm_epsilon, 1e-5f);
+  EXPECT_EQ(config.norm_epsilon, 1e-5f);
   EXPECT_EQ(config.activation, Activation::kGeluNew);
   EXPECT_TRUE(config.scale_attention);
   EXPECT_FALSE(config.scale_by_inverse_layer);
@@ -46,7 +46,7 @@ TEST(Config, DefaultsAreThoseOfHuggingFace) {
 
 TEST(Config, FieldsAreRead) {
   EXPECT_EQ(ParseConfig(With("n_inner", 7), "x").inner, 7);
-  EXPECT_EQ(ParseConfig(With("layer_norm_epsilon", 1e-6), "x").layer_norm_epsilon, 1e-6f);
+  EXPECT_EQ(ParseConfig(With("layer_norm_epsilon", 1e-6), "x").norm_epsilon, 1e-6f);
   EXPECT_EQ(ParseConfig(With("activation_function", "relu"), "x").activation, Activation::kRelu);
   EXPECT_EQ(ParseConfig(With("eos_token_id", 0), "x").end_of_text, 0);
   EXPECT_FALSE(ParseConfig(With("tie_word_embeddings", false), "x").tied);
@@ -154,9 +154,9 @@ TEST(Config, WhatIsWrittenIsReadBack) {
   config.activation = Activation::kTanh;
   config.end_of_text = 7;
   for (const float epsilon : {1e-5f, 1e-12f, 0.1f, 3.4e38f, 1.1754944e-38f}) {
-    config.layer_norm_epsilon = epsilon;
+    config.norm_epsilon = epsilon;
     const ModelConfig back = ParseConfig(ParseJson(ToText(ToJson(config, "float32")), "x"), "x");
-    EXPECT_EQ(back.layer_norm_epsilon, epsilon);
+    EXPECT_EQ(back.norm_epsilon, epsilon);
     EXPECT_EQ(back.gate_bias, 0.1f);
     EXPECT_EQ(ToJson(back, "x"), ToJson(config, "x"));
   }

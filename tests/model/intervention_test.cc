@@ -80,7 +80,7 @@ TEST(Intervention, ZeroHeadIsZeroRowsOfTheProjection) {
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       for (std::int64_t head = 0; head < config.heads; ++head) {
         std::vector<float> parameters = LivelyParameters(config, 21);
-        float* weight = BindContiguous<float>(config, parameters.data())
+        float* weight = BindContiguous(config, parameters.data())
                             .blocks[static_cast<std::size_t>(layer)]
                             .attn_c_proj_weight;
         std::fill(weight + head * D * C, weight + (head + 1) * D * C, 0.0f);
@@ -401,7 +401,7 @@ TEST(TapGradients, AreZeroBeforeAFullSet) {
       ASSERT_EQ(value, 0.0f) << TapName(earlier);
   }
   std::vector<float> gradients = run.parameter_gradients;
-  const ModelTensors<float> d = BindContiguous<float>(subject.config, gradients.data());
+  const ModelValues d = BindContiguous(subject.config, gradients.data());
   EXPECT_EQ(SquaredNorm({d.wte, d.wte + 23 * 15}), 0.0);
   EXPECT_EQ(SquaredNorm({d.wpe, d.wpe + 17 * 15}), 0.0);
   EXPECT_EQ(SquaredNorm({d.blocks[1].c_attn_weight, d.blocks[1].c_attn_weight + 15 * 45}), 0.0);

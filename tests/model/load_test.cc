@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::vector<float> AllWeights(const Model& model) {
   std::vector<float> values;
-  ModelTensors<const float> weights = model.weights;
+  ModelWeights weights = model.weights;
   VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float*& data) {
     values.insert(values.end(), data, data + spec.shape.size());
   });
@@ -307,7 +307,7 @@ TEST(SaveModel, ComesBack) {
   other.activation = Activation::kSilu;
   other.scale_attention = false;
   other.scale_by_inverse_layer = true;
-  other.layer_norm_epsilon = 3e-6f;
+  other.norm_epsilon = 3e-6f;
   other.end_of_text = 22;
   for (const ModelConfig& config : {plain, OddConfig(), other}) {
     const Model model = LivelyModel(config, 51);
@@ -317,7 +317,7 @@ TEST(SaveModel, ComesBack) {
       const Model loaded = LoadModel(folder / "deep/model");
       EXPECT_EQ(ToJson(loaded.config, "x"), ToJson(config, "x"));
       EXPECT_EQ(loaded.config.gate_bias, config.gate_bias);
-      EXPECT_EQ(loaded.config.layer_norm_epsilon, config.layer_norm_epsilon);
+      EXPECT_EQ(loaded.config.norm_epsilon, config.norm_epsilon);
       EXPECT_EQ(loaded.config.end_of_text, config.end_of_text);
       EXPECT_EQ(loaded.stored_as, dtype);
       const std::vector<float> before = AllWeights(model), after = AllWeights(loaded);
@@ -387,7 +387,7 @@ TEST(RandomModel, HasTheMomentsOfHuggingFace) {
   std::vector<float> all_normal;
   VisitParameters(config, model.weights, [&](const ParameterSpec& spec, const float*& data) {
     const std::int64_t n = spec.shape.size();
-    if (!spec.decays) {
+    if (!spec.decays()) {
       const float expected = spec.name.ends_with(".weight") ? 1.0f : 0.0f;
       for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(data[i], expected) << spec.name;
       return;

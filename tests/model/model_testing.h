@@ -47,7 +47,7 @@ inline std::vector<float> LivelyParameters(const ModelConfig& config, std::uint6
     const bool norm_weight =
         spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
     for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
-      const double deviation = spec.decays ? 0.35 : 0.1;
+      const double deviation = spec.decays() ? 0.35 : 0.1;
       values.push_back(static_cast<float>((norm_weight ? 1.0 : 0.0) + deviation * random.Normal()));
     }
   }
@@ -58,7 +58,7 @@ inline Model ModelOf(const ModelConfig& config, std::vector<float> parameters) {
   auto storage = std::make_shared<std::vector<float>>(std::move(parameters));
   Model model;
   model.config = config;
-  model.weights = BindContiguous<const float>(config, storage->data());
+  model.weights = BindWeights(config, storage->data());
   model.storage = storage;
   return model;
 }
@@ -144,7 +144,7 @@ inline ModelRun RunModel(const Model& model, const std::vector<std::int32_t>& id
     targets.push_back(-1);
     for (std::int64_t b = 1; b < batch; ++b) targets[static_cast<std::size_t>(b * length - 1)] = -1;
     run.parameter_gradients.assign(static_cast<std::size_t>(config.ParameterCount()), 0.0f);
-    ModelTensors<float> gradients = BindContiguous<float>(config, run.parameter_gradients.data());
+    ModelValues gradients = BindContiguous(config, run.parameter_gradients.data());
     PackedBf16 scratch;
     run.library_loss =
         LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);

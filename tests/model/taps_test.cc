@@ -43,7 +43,7 @@ TEST(Taps, EachIsSeenOnceWithItsShape) {
       Activations activations(config, batch, length, Keep::kAll, 5);
       std::vector<std::int32_t> targets(ids.size(), 1);
       std::vector<float> gradients(static_cast<std::size_t>(config.ParameterCount()), 0.0f);
-      ModelTensors<float> bound = BindContiguous<float>(config, gradients.data());
+      ModelValues bound = BindContiguous(config, gradients.data());
       PackedBf16 scratch;
       ForwardBackward(pass, ids.data(), targets.data(), 1.0f, activations, &bound, &scratch);
 

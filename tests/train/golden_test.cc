@@ -44,7 +44,7 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
   }
   auto expected = ReadGolden(folder / golden["final_params"].get<std::string>());
   std::size_t compared = 0;
-  ModelTensors<const float> weights = optimizer.model().weights;
+  ModelWeights weights = optimizer.model().weights;
   VisitParameters(start.config, weights, [&](const ParameterSpec& spec, const float* values) {
     const auto it = expected.contains(spec.name) ? expected.find(spec.name)
                                                  : expected.find("transformer." + spec.name);

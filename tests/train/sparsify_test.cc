@@ -208,7 +208,7 @@ TEST(TrainedPart, OnlyThePartChanges) {
       const SparsifyStepResult r = step.Gradients(optimizer, dense, batches, i, 0.5);
       optimizer.Step(1e-2, r.gradient_norm);
     }
-    ModelTensors<const float> before = dense.weights, after = optimizer.model().weights;
+    ModelWeights before = dense.weights, after = optimizer.model().weights;
     std::map<std::string, const float*> old;
     VisitParameters(dense.config, before, [&](const ParameterSpec& spec, const float* values) {
       old[spec.name] = values;
@@ -248,13 +248,13 @@ TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
   std::vector<float> weights(static_cast<std::size_t>(model.config.ParameterCount())),
       d_weights(weights.size(), 0.0f);
   FillRandom(model.config, 1, weights.data());
-  ModelTensors<float> tensors = BindContiguous<float>(model.config, weights.data());
-  ModelTensors<float> d_tensors = BindContiguous<float>(model.config, d_weights.data());
+  ModelValues tensors = BindContiguous(model.config, weights.data());
+  ModelValues d_tensors = BindContiguous(model.config, d_weights.data());
   Model merged = model;
-  merged.weights = BindContiguous<const float>(model.config, weights.data());
+  merged.weights = BindWeights(model.config, weights.data());
   const auto tokens = Sums(9, 1);
   Activations activations(model.config, 4, 14, Keep::kAll, 56);
-  const auto loss = [&](ModelTensors<float>* into) {
+  const auto loss = [&](ModelValues* into) {
     lora.Merge(trained.data(), tensors);
     return ForwardBackward({.model = merged, .batch = 4, .length = 14}, tokens.data(),
                            tokens.data() + 1, 1.0f, activations, into, nullptr);

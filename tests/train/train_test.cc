@@ -112,7 +112,7 @@ TEST(Gradients, RecomputationGivesTheSameBits) {
   for (const Keep keep : {Keep::kAll, Keep::kInputs}) {
     Activations activations(model.config, 3, 12, keep, 10);
     std::vector<float> values(static_cast<std::size_t>(model.config.ParameterCount()), 0.0f);
-    ModelTensors<float> gradients = BindContiguous<float>(model.config, values.data());
+    ModelValues gradients = BindContiguous(model.config, values.data());
     ForwardBackward({.model = model, .batch = 3, .length = 12}, ids.data(), targets.data(), 1.0f,
                     activations, &gradients, nullptr);
     results.push_back(values);
