@@ -23,7 +23,7 @@ void LinearProducts(benchmark::State& state, int which) {
   const Buffer<float> x = Values(R * in), w = Values(in * out), bias = Values(out),
                       dy = Values(R * out);
   Buffer<float> y(R * out), dx(R * in), dw = Values(in * out), db = Values(out);
-  const Linear layer{w.data(), bias.data(), in, out};
+  const Linear layer = MakeLinear(Weight(w.data()), bias.data(), in, out, Order::kInOut);
   for (auto _ : state) {
     if (which == 0) LinearForward(layer, R, x.data(), y.data());
     if (which == 1) LinearBackwardInput(layer, R, dy.data(), dx.data());

@@ -79,7 +79,8 @@ class Shards {
             std::fwrite(index.data(), 1, index.size(), stream) == index.size());
     Require(std::fclose(stream) == 0);
     const Model model = LoadModel(path_);
-    Require(model.weights.blocks.size() == 1 && model.weights.ln_f_weight[0] == 1.0f);
+    Require(model.weights.blocks.size() == 1 &&
+            model.weights(Role::kFinalNormWeight).f32()[0] == 1.0f);
   }
 
  private:

@@ -11,7 +11,9 @@
 #include "core/error.h"
 #include "core/threads.h"
 #include "kernels/gemm.h"
+#include "model/head_weights.h"
 #include "model/run.h"
+#include "model/ungroup.h"
 
 namespace clearhead {
 namespace {
@@ -129,7 +131,9 @@ class ScoreHooks final : public Hooks {
 
 }  // namespace
 
-Attribution Attribute(const Model& model, const TaskSet& set, const AttributionOptions& options) {
+Attribution Attribute(const Model& given, const TaskSet& set, const AttributionOptions& options) {
+  // Edges end in one head's queries, keys or values.
+  const Model model = options.edges ? Ungroup(given) : given;
   const ResidualGraph graph(model.config);
   Attribution scores;
   scores.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
@@ -172,65 +176,60 @@ DirectContributions DirectLogitContributions(const Model& model, const TaskSet& 
                                              std::int64_t batch_rows) {
   Check(set.metric == TaskMetric::kLogitDifference, "only logits are sums");
   const ResidualGraph graph(model.config);
-  const std::int64_t C = model.config.width, D = model.config.head_size(),
-                     last = graph.layers() - 1;
-  const ModelWeights& w = model.weights;
+  const std::int64_t C = model.config.width, S = graph.source_count();
+  const auto last = static_cast<std::size_t>(graph.layers() - 1);
+  const Norm norm = FinalNormOf(model);
   const double share = 1.0 / static_cast<double>(set.items.size());
   DirectContributions direct;
   direct.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
   for (const TaskBatch& batch : MakeTaskBatches(set, model.config, batch_rows)) {
     const KeptRun run = RunAndKeep(model, set, batch, /*corrupted=*/false);
+    const Buffer<float> sources = SourceRowsOf(model, graph, batch, run);
     for (std::int64_t b = 0; b < batch.size(); ++b) {
       const TaskItem& item = set.items[batch.items[static_cast<std::size_t>(b)]];
-      const std::int64_t row = (b * batch.length + batch.length - 1) * C;
-      const auto at = [&](const std::vector<Buffer<float>>& rows, std::int64_t layer) {
-        return rows[static_cast<std::size_t>(layer)].data() + row;
-      };
+      const std::int64_t row = b * batch.length + batch.length - 1;
       // The direction of the stream that the difference reads: unembedding, gain, centring, scale.
       std::vector<double> direction(static_cast<std::size_t>(C), 0.0);
       const auto add = [&](const std::vector<std::int32_t>& ids, double sign) {
         for (const std::int32_t id : ids) {
-          for (std::int64_t i = 0; i < C; ++i) {
-            direction[static_cast<std::size_t>(i)] +=
-                sign / static_cast<double>(ids.size()) * static_cast<double>(w.lm_head[id * C + i]);
+          const std::vector<float> token = OutputRow(model, id);
+          for (std::size_t i = 0; i < token.size(); ++i) {
+            direction[i] += sign / static_cast<double>(ids.size()) * static_cast<double>(token[i]);
           }
         }
       };
       add(item.answers, 1.0);
       add(item.wrongs, -1.0);
+      std::vector<double> final_row(static_cast<std::size_t>(C));
       double mean = 0.0, centre = 0.0, squares = 0.0;
-      const auto final = [&](std::int64_t i) {
-        return static_cast<double>(at(run.resid_mid, last)[i]) +
-               static_cast<double>(at(run.mlp_out, last)[i]);
-      };
       for (std::int64_t i = 0; i < C; ++i) {
+        final_row[static_cast<std::size_t>(i)] =
+            static_cast<double>(run.resid_mid[last][row * C + i]) +
+            static_cast<double>(run.mlp_out[last][row * C + i]);
         double& d = direction[static_cast<std::size_t>(i)];
-        direct.bias += share * d * static_cast<double>(w.ln_f_bias[i]);
-        d *= static_cast<double>(w.ln_f_weight[i]);
+        if (norm.bias != nullptr) direct.bias += share * d * static_cast<double>(norm.bias[i]);
+        if (norm.weight != nullptr) d *= static_cast<double>(norm.weight[i]);
         mean += d / static_cast<double>(C);
-        centre += final(i) / static_cast<double>(C);
+        centre += final_row[static_cast<std::size_t>(i)] / static_cast<double>(C);
       }
-      for (std::int64_t i = 0; i < C; ++i) squares += (final(i) - centre) * (final(i) - centre);
-      const double scale = std::sqrt(squares / static_cast<double>(C) +
-                                     static_cast<double>(model.config.norm_epsilon));
+      if (norm.kind == NormKind::kRms) mean = centre = 0.0;  // it does not centre
+      for (const double value : final_row) squares += (value - centre) * (value - centre);
+      const double scale =
+          std::sqrt(squares / static_cast<double>(C) + static_cast<double>(norm.epsilon));
       for (double& d : direction) d = (d - mean) / scale;
-      const auto along = [&](const float* vector) {
-        double sum = 0.0;
+      // What no source wrote are the biases of the attention's output.
+      double all = 0.0, written = 0.0;
+      for (std::size_t i = 0; i < direction.size(); ++i) all += direction[i] * final_row[i];
+      for (std::int64_t source = 0; source < S; ++source) {
+        const float* vector = sources.data() + (row * S + source) * C;
+        double along = 0.0;
         for (std::int64_t i = 0; i < C; ++i) {
-          sum += direction[static_cast<std::size_t>(i)] * static_cast<double>(vector[i]);
+          along += direction[static_cast<std::size_t>(i)] * static_cast<double>(vector[i]);
         }
-        return share * sum;
-      };
-      direct.nodes[static_cast<std::size_t>(graph.input())] += along(at(run.resid_pre, 0));
-      for (std::int64_t layer = 0; layer <= last; ++layer) {
-        const BlockTensors<const float>& block = w.blocks[static_cast<std::size_t>(layer)];
-        for (std::int64_t i = 0; i < C; ++i) {
-          direct.nodes[static_cast<std::size_t>(graph.Head(layer, i / D))] +=
-              static_cast<double>(at(run.z, layer)[i]) * along(block.attn_c_proj_weight + i * C);
-        }
-        direct.bias += along(block.attn_c_proj_bias);
-        direct.nodes[static_cast<std::size_t>(graph.Mlp(layer))] += along(at(run.mlp_out, layer));
+        direct.nodes[static_cast<std::size_t>(source)] += share * along;
+        written += along;
       }
+      direct.bias += share * (all - written);
     }
   }
   return direct;

@@ -6,7 +6,9 @@
 
 #include "circuits/source_rows.h"
 #include "core/threads.h"
+#include "model/head_weights.h"
 #include "model/run.h"
+#include "model/ungroup.h"
 
 namespace clearhead {
 namespace {
@@ -38,8 +40,12 @@ SourceRuns RunSources(const Model& model, const TaskSet& set, const ResidualGrap
   const std::int64_t C = model.config.width, first = batch.shared;
   SourceRuns runs{.corrupted_run = RunAndKeep(model, set, batch, /*corrupted=*/true)};
   KeptRun& run = runs.corrupted_run;
-  for (auto* layers : {&run.resid_pre, &run.resid_mid, &run.z, &run.mlp_out}) {
-    for (Buffer<float>& rows : *layers) rows = From(first, batch, rows.data(), C);
+  for (auto* layers :
+       {&run.resid_pre, &run.resid_mid, &run.z, &run.mlp_out, &run.attention_scale}) {
+    for (Buffer<float>& rows : *layers) {
+      const std::int64_t width = rows.size() / (batch.size() * batch.length);
+      rows = From(first, batch, rows.data(), width);
+    }
   }
   runs.rest = {.items = batch.items, .length = batch.length - first};
   const Buffer<std::int32_t> ids = From(first, batch, batch.corrupted.data(), 1);
@@ -56,10 +62,14 @@ SourceRuns RunSources(const Model& model, const TaskSet& set, const ResidualGrap
 
 class EdgeHooks final : public Hooks {
  public:
-  // changes: [R, S, C], filled as the run goes: z now - z corrupted.
-  EdgeHooks(const ResidualGraph& graph, const SourceRuns& runs, const EdgeSet& edges,
-            Buffer<float>& changes)
-      : graph_(graph), runs_(runs), changes_(changes) {
+  // changes: [R, S, C], filled as the run goes: what a source writes now - what it wrote corrupted.
+  EdgeHooks(const Model& model, const ResidualGraph& graph, const SourceRuns& runs,
+            const EdgeSet& edges, Buffer<float>& changes)
+      : model_(model),
+        norm_behind_(model.config.norm_place == NormPlace::kAfter),
+        graph_(graph),
+        runs_(runs),
+        changes_(changes) {
     sources_.resize(static_cast<std::size_t>(graph.reader_count()));
     for (std::int64_t reader = 0; reader < graph.reader_count(); ++reader) {
       for (std::int64_t source = 0; source < graph.SourcesOf(reader); ++source) {
@@ -72,6 +82,7 @@ class EdgeHooks final : public Hooks {
 
   bool Wants(TapId id) const override {
     return Changes(id) || id.tap == Tap::kResult || id.tap == Tap::kMlpOut ||
+           (id.tap == Tap::kLn1Scale && norm_behind_) ||
            (id.tap == Tap::kResidPre && id.layer == 0);
   }
   bool Changes(TapId id) const override {
@@ -105,7 +116,10 @@ class EdgeHooks final : public Hooks {
       case Tap::kResidPost:
         return Read(graph_.LogitsReader(), runs_.final_rows.data(), value);
       case Tap::kResult:
+        if (norm_behind_) return KeepResults(value);
         return Write(graph_.Head(id.layer, 0), value);
+      case Tap::kLn1Scale:
+        return WriteNormed(id.layer, value.data);
       case Tap::kMlpOut:
         return Write(graph_.Mlp(id.layer), value);
       default:
@@ -154,6 +168,25 @@ class EdgeHooks final : public Hooks {
     });
   }
 
+  // A norm stands between the heads' results [B,T,H,C] and the stream: they wait for its scale.
+  void KeepResults(const TensorView<float>& value) {
+    if (results_.size() != value.shape.size()) results_ = Buffer<float>(value.shape.size());
+    std::copy(value.data, value.data + value.shape.size(), results_.data());
+  }
+
+  void WriteNormed(std::int64_t layer, const float* scale) {
+    const std::int64_t C = model_.config.width, H = model_.config.heads;
+    const std::int64_t rows = results_.size() / (H * C);
+    const Norm norm = LayersOf(model_, layer).attention_norm;
+    for (std::int64_t h = 0; h < H; ++h) {
+      ScaleByNorm(norm, rows, scale, H * C, results_.data() + h * C);
+    }
+    Write(graph_.Head(layer, 0), {results_.data(), {rows, 1, H, C}});
+  }
+
+  const Model& model_;
+  bool norm_behind_;
+  Buffer<float> results_;
   const ResidualGraph& graph_;
   const SourceRuns& runs_;
   Buffer<float>& changes_;
@@ -209,8 +242,9 @@ NodeSet NodesOf(const ResidualGraph& graph, const EdgeSet& edges) {
   return nodes;
 }
 
-std::vector<double> MetricsOfEdgeSets(const Model& model, const TaskSet& set,
+std::vector<double> MetricsOfEdgeSets(const Model& given, const TaskSet& set,
                                       const std::vector<EdgeSet>& sets, std::int64_t batch_rows) {
+  const Model model = Ungroup(given);
   const ResidualGraph graph(model.config);
   std::vector<std::vector<double>> metrics(sets.size(), std::vector<double>(set.items.size()));
   for (const TaskBatch& batch : MakeTaskBatches(set, model.config, batch_rows)) {
@@ -220,7 +254,7 @@ std::vector<double> MetricsOfEdgeSets(const Model& model, const TaskSet& set,
     Activations activations(model.config, batch.size(), length, Keep::kNothing, 0);
     Buffer<float> changes(runs.corrupted.size());
     for (std::size_t s = 0; s < sets.size(); ++s) {
-      EdgeHooks hooks(graph, runs, sets[s], changes);
+      EdgeHooks hooks(model, graph, runs, sets[s], changes);
       cache.length = batch.shared;
       const Pass pass{.model = model,
                       .batch = batch.size(),
@@ -242,9 +276,10 @@ std::vector<double> MetricsOfEdgeSets(const Model& model, const TaskSet& set,
   return means;
 }
 
-EdgeCircuit TraceEdges(const Model& model, const TaskSet& set, const std::vector<double>& scores,
+EdgeCircuit TraceEdges(const Model& given, const TaskSet& set, const std::vector<double>& scores,
                        double full, const CurveOptions& options, std::int64_t batch_rows,
                        const OnProgress& on_progress) {
+  const Model model = Ungroup(given);
   const ResidualGraph graph(model.config);
   const auto pruned = [&](std::span<const std::int64_t> edges) {
     EdgeSet chosen(static_cast<std::size_t>(graph.edge_count()), false);

@@ -6,6 +6,7 @@
 
 #include "circuits/task_score.h"
 #include "core/threads.h"
+#include "model/head_weights.h"
 #include "model/output.h"
 #include "model/run.h"
 
@@ -14,9 +15,11 @@ namespace {
 
 class KeepOutputs final : public Hooks {
  public:
-  KeepOutputs(KeptRun& run, std::int64_t layers) : run_(run) {
-    for (auto* list : {&run.resid_pre, &run.resid_mid, &run.z, &run.mlp_out}) {
-      list->resize(static_cast<std::size_t>(layers));
+  KeepOutputs(KeptRun& run, const ModelConfig& config)
+      : run_(run), keeps_scale_(config.norm_place == NormPlace::kAfter) {
+    for (auto* list :
+         {&run.resid_pre, &run.resid_mid, &run.z, &run.mlp_out, &run.attention_scale}) {
+      list->resize(static_cast<std::size_t>(config.layers));
     }
   }
 
@@ -40,12 +43,15 @@ class KeepOutputs final : public Hooks {
         return &run_.z[layer];
       case Tap::kMlpOut:
         return &run_.mlp_out[layer];
+      case Tap::kLn1Scale:
+        return keeps_scale_ ? &run_.attention_scale[layer] : nullptr;
       default:
         return nullptr;
     }
   }
 
   KeptRun& run_;
+  bool keeps_scale_;
 };
 
 }  // namespace
@@ -71,7 +77,8 @@ std::vector<double> LastMetrics(const Pass& pass, const TaskSet& set, const Task
     ParallelFor(pass.batch, [&](std::int64_t r) {
       const float* row = normalized + r * C;
       metrics[static_cast<std::size_t>(r)] = LogitDifference(item(r), [&](std::int32_t id) {
-        return std::inner_product(row, row + C, pass.model.weights.lm_head + id * C, 0.0);
+        const std::vector<float> token = OutputRow(pass.model, id);
+        return std::inner_product(row, row + C, token.begin(), 0.0);
       });
     });
     return metrics;
@@ -92,7 +99,7 @@ std::vector<double> LastMetrics(const Pass& pass, const TaskSet& set, const Task
 KeptRun RunAndKeep(const Model& model, const TaskSet& set, const TaskBatch& batch, bool corrupted) {
   const ModelConfig& config = model.config;
   KeptRun run{.cache = KeyValueCache(config, batch.size(), batch.length)};
-  KeepOutputs hooks(run, config.layers);
+  KeepOutputs hooks(run, config);
   const Pass pass{.model = model,
                   .batch = batch.size(),
                   .length = batch.length,

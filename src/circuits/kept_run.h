@@ -12,7 +12,8 @@
 namespace clearhead {
 
 struct KeptRun {
-  std::vector<Buffer<float>> resid_pre, resid_mid, z, mlp_out;  // L of each, [B*T, C]
+  std::vector<Buffer<float>> resid_pre, resid_mid, z, mlp_out;  // L of each, [B*T, C], z [B*T, HD]
+  std::vector<Buffer<float>> attention_scale;                   // L of [B*T], norms behind only
   KeyValueCache cache;                                          // of all T positions
   std::vector<double> metrics;                                  // [B]
 };

@@ -7,7 +7,7 @@
 #include "circuits/kept_run.h"
 #include "circuits/task_score.h"
 #include "core/threads.h"
-#include "kernels/gemm.h"
+#include "model/head_weights.h"
 #include "model/output.h"
 #include "model/run.h"
 
@@ -53,8 +53,7 @@ void BackwardFromMetric(const Pass& pass, const TaskSet& set, const TaskBatch& b
                    row(d_logits));
     for (float& d : row(d_logits)) d = -d;
   });
-  Gemm({B, C, V}, {d_logits.data(), V}, {pass.model.weights.lm_head, C}, d_last.data(), C,
-       /*accumulate=*/false);
+  LinearBackwardInput(OutputLayer(pass.model), B, d_logits.data(), d_last.data());
   std::fill(activations.d_ln, activations.d_ln + B * T * C, 0.0f);
   for (std::int64_t b = 0; b < B; ++b) {
     std::copy(d_last.data() + b * C, d_last.data() + (b + 1) * C,

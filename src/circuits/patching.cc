@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "kernels/gemm.h"
 #include "model/block.h"
+#include "model/head_weights.h"
 #include "model/output.h"
 #include "model/run.h"
 
@@ -174,18 +174,19 @@ std::optional<PatchedRuns::Start> PatchedRuns::StartOf(const NodeSet& replaced) 
 void PatchedRuns::AddHeadDifferences(std::int64_t layer, const NodeSet& replaced,
                                      const Stream& stream, float* resid_mid) {
   const std::int64_t C = model_.config.width, D = model_.config.head_size();
+  const std::int64_t Z = model_.config.heads_width();
   std::vector<std::int64_t> heads;
   for (std::int64_t h = 0; h < graph_.heads(); ++h) {
     if (replaced[static_cast<std::size_t>(graph_.Head(layer, h))]) heads.push_back(h);
   }
   const std::int64_t begin = heads.front() * D, width = (heads.back() + 1) * D - begin;
   const std::int64_t rows = batch_.size() * stream.length;
-  Buffer<float> difference(rows * width);
+  Buffer<float> difference(rows * width), change(rows * C);
   std::fill(difference.begin(), difference.end(), 0.0f);  // between the heads it stays so
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = r / stream.length * batch_.length + stream.first + r % stream.length;
-    const float* to = replacement_.Z(layer, row, C);
-    const float* from = base_.z[static_cast<std::size_t>(layer)].data() + row * C;
+    const float* to = replacement_.Z(layer, row, Z);
+    const float* from = base_.z[static_cast<std::size_t>(layer)].data() + row * Z;
     for (const std::int64_t h : heads) {
       float* d = difference.data() + r * width + h * D - begin;
       for (std::int64_t i = 0; i < D; ++i) {
@@ -193,10 +194,9 @@ void PatchedRuns::AddHeadDifferences(std::int64_t layer, const NodeSet& replaced
       }
     }
   }
-  const float* projection =
-      model_.weights.blocks[static_cast<std::size_t>(layer)].attn_c_proj_weight + begin * C;
-  Gemm({rows, C, width}, {difference.data(), width}, {projection, C}, resid_mid, C,
-       /*accumulate=*/true);
+  const Linear output = LayersOf(model_, layer).output.linear;
+  LinearForward(InputsOf(output, begin, width), rows, difference.data(), change.data());
+  for (std::int64_t i = 0; i < rows * C; ++i) resid_mid[i] += change[i];
 }
 
 // The layer with the first replaced node: its attention read nothing that changed.
@@ -205,6 +205,9 @@ void PatchedRuns::StartInLayer(const Start& start, Sets sets, ReplaceOutputs& ho
   const std::int64_t C = model_.config.width;
   const auto at = static_cast<std::size_t>(start.layer);
   const Pass pass = PassOver(stream, sets, &hooks);
+  if (start.heads && model_.config.norm_place == NormPlace::kAfter) {
+    return StartBehindNorm(pass, start.layer, hooks, stream);
+  }
   float* resid_mid = stream.activations.blocks[at].resid_mid;
   const std::int64_t count = batch_.size() * stream.length * C;  // of one set
   for (std::size_t s = 0; s < sets.size(); ++s) {
@@ -216,6 +219,23 @@ void PatchedRuns::StartInLayer(const Start& start, Sets sets, ReplaceOutputs& ho
   float* branch = stream.activations.branch;
   hooks.Visit({Tap::kMlpOut, start.layer}, pass.Rows(branch, C));
   for (std::int64_t i = 0; i < pass.rows() * C; ++i) resid_mid[i] += branch[i];
+}
+
+// Where a norm stands behind attention, differences do not add up: all heads go through it again.
+void PatchedRuns::StartBehindNorm(const Pass& pass, std::int64_t layer, ReplaceOutputs& hooks,
+                                  Stream& stream) {
+  const ModelConfig& config = model_.config;
+  const auto at = static_cast<std::size_t>(layer);
+  BlockActivations& a = stream.activations.blocks[at];
+  const std::int64_t rows = batch_.size() * stream.length, Z = config.heads_width();
+  for (std::int64_t s = 0; s < pass.batch / batch_.size(); ++s) {
+    CopyRows(batch_, stream.first, stream.length, config.width, base_.resid_pre[at],
+             a.resid_pre + s * rows * config.width);
+    CopyRows(batch_, stream.first, stream.length, Z, base_.z[at], a.z + s * rows * Z);
+  }
+  hooks.Visit({Tap::kZ, layer}, {a.z, {pass.batch, pass.length, config.heads, config.head_size()}});
+  HeadsToStream(pass, layer, stream.activations);
+  MlpHalfForward(pass, layer, stream.activations);
 }
 
 std::vector<double> PatchedRuns::RunTogether(const Start& start, Sets sets) {
@@ -265,12 +285,15 @@ std::vector<std::vector<double>> PatchedRuns::Run(const std::vector<NodeSet>& re
 
 MeanOutputs MeanOfCorrupted(const Model& model, const TaskSet& set,
                             const std::vector<TaskBatch>& batches) {
-  const std::int64_t C = model.config.width;
+  const std::int64_t C = model.config.width, Z = model.config.heads_width();
   const auto layers = static_cast<std::size_t>(model.config.layers);
-  std::vector<std::vector<double>> z(layers, std::vector<double>(static_cast<std::size_t>(C))),
-      mlp_out = z;
+  using Sums = std::vector<std::vector<double>>;
+  Sums z(layers, std::vector<double>(static_cast<std::size_t>(Z)));
+  Sums mlp_out(layers, std::vector<double>(static_cast<std::size_t>(C)));
   const auto add = [&](const Buffer<float>& rows, std::vector<double>& sums) {
-    for (std::int64_t i = 0; i < rows.size(); ++i) sums[static_cast<std::size_t>(i % C)] += rows[i];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rows.size()); ++i) {
+      sums[i % sums.size()] += rows[static_cast<std::int64_t>(i)];
+    }
   };
   std::int64_t rows = 0;
   for (const TaskBatch& batch : batches) {
@@ -283,9 +306,9 @@ MeanOutputs MeanOfCorrupted(const Model& model, const TaskSet& set,
   }
   MeanOutputs means;
   const auto mean = [&](const std::vector<double>& sums) {
-    Buffer<float> row(C);
-    for (std::int64_t i = 0; i < C; ++i) {
-      row[i] = static_cast<float>(sums[static_cast<std::size_t>(i)] / static_cast<double>(rows));
+    Buffer<float> row(static_cast<std::int64_t>(sums.size()));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      row[static_cast<std::int64_t>(i)] = static_cast<float>(sums[i] / static_cast<double>(rows));
     }
     return row;
   };

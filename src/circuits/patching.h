@@ -76,6 +76,7 @@ class PatchedRuns {
   void StartInLayer(const Start& start, Sets sets, ReplaceOutputs& hooks, Stream& stream);
   void AddHeadDifferences(std::int64_t layer, const NodeSet& replaced, const Stream& stream,
                           float* resid_mid);
+  void StartBehindNorm(const Pass& pass, std::int64_t layer, ReplaceOutputs& hooks, Stream& stream);
   Pass PassOver(const Stream& stream, Sets sets, Hooks* hooks);
 
   const Model& model_;

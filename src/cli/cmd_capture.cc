@@ -9,7 +9,7 @@
 #include "cli/gate_options.h"
 #include "cli/precision.h"
 #include "core/error.h"
-#include "use/capture.h"
+#include "use/record.h"
 
 namespace clearhead::cli {
 namespace {
@@ -27,7 +27,7 @@ void Run(const Options& options) {
   const std::filesystem::path path = FindModel(options.model);
   const Model model = LoadModel(path);
   const InputTokens input = ReadInput(options.input, path);
-  CaptureOptions capture;
+  RecordOptions capture;
   capture.gates = options.gates.Resolve(model.config, options.common.seed);
   ModelConfig running = model.config;
   if (capture.gates.open) running.attention = AttentionKind::kSoftmax;  // has no gates to look at
@@ -38,17 +38,19 @@ void Run(const Options& options) {
     packed.emplace().Pack(model);
     capture.packed = &*packed;
   }
-  const CaptureResult result = Capture(model, input.ids, input.batch, capture, options.out);
+  const Recording recording = Record(model, input.ids, input.batch, capture);
+  const WrittenFile result = WriteRecording(recording, options.out);
   Json json = {{"out", options.out},
                {"batch", input.batch},
                {"length", static_cast<std::int64_t>(input.ids.size()) / input.batch},
                {"tensors", result.tensors},
                {"bytes", result.bytes}};
-  if (options.gradients) json["loss"] = result.loss;
+  if (options.gradients) json["loss"] = recording.loss;
   if (options.common.json) return PrintJson(json);
-  Print(fmt::format("{}: {} tensors, {:.1f} MB{}\n", options.out, result.tensors,
-                    static_cast<double>(result.bytes) / 1e6,
-                    options.gradients ? fmt::format(", loss {:.6f}", result.loss) : std::string()));
+  Print(fmt::format(
+      "{}: {} tensors, {:.1f} MB{}\n", options.out, result.tensors,
+      static_cast<double>(result.bytes) / 1e6,
+      options.gradients ? fmt::format(", loss {:.6f}", recording.loss) : std::string()));
 }
 
 }  // namespace
@@ -67,9 +69,9 @@ void AddCapture(CLI::App& app) {
   options->taps_option = command->add_option(
       "--taps", options->taps,
       "Comma list of TransformerLens names, * matches anything; all = every tap");
-  command->add_flag(
-      "--gradients", options->gradients,
-      "Add loss (mean next-token cross-entropy), grad.<name in GPT2LMHeadModel>, grad.<tap>");
+  command->add_flag("--gradients", options->gradients,
+                    "Add loss (mean next-token cross-entropy), grad.<parameter as Hugging Face "
+                    "names it>, grad.<tap>");
   options->gates.Add(command, /*with_weight=*/true);
   AddPrecision(command, &options->precision);
 }

@@ -35,13 +35,13 @@ void Run(const Options& options) {
 
   GenerateOptions generate = options.generate;
   generate.seed = options.common.seed;
-  generate.stop_token = model.config.end_of_text;
+  generate.stop_tokens = model.config.end_of_text;
   generate.gates = options.gates.Resolve(model.config, options.common.seed);
   generate.gates.sum_probabilities = false;
 
   std::vector<std::int32_t> prompt =
       from_ids ? ParseIds(options.ids) : tokenizer->Encode(options.prompt);
-  if (prompt.empty() && model.config.end_of_text) prompt.push_back(*model.config.end_of_text);
+  if (prompt.empty() && model.config.begin_of_text) prompt.push_back(*model.config.begin_of_text);
 
   // Before the prompt is printed: what fails prints nothing but its message.
   CheckTokens(model.config, prompt, 1, static_cast<std::int64_t>(prompt.size()));

@@ -8,6 +8,7 @@
 #include "core/threads.h"
 #include "kernels/cpu_features.h"
 #include "kernels/kernel_info.h"
+#include "model/family.h"
 
 namespace clearhead::cli {
 namespace {
@@ -32,8 +33,11 @@ Json ModelJson(const std::filesystem::path& path) {
   const Model model = LoadModel(path);
   const ModelConfig& config = model.config;
   Json json = {{"path", path.string()},
+               {"family", FamilyOf(config).model_type},
                {"layers", config.layers},
                {"heads", config.heads},
+               {"key_value_heads", config.kv_heads()},
+               {"head_size", config.head_size()},
                {"width", config.width},
                {"inner", config.inner},
                {"vocabulary", config.vocabulary},

@@ -70,7 +70,8 @@ ModelConfig MakeConfig(const Options& o, std::int64_t vocabulary) {
 Model StartModel(const Options& o, const Tokenizer& tokenizer) {
   if (o.from.empty()) {
     ModelConfig config = MakeConfig(o, tokenizer.vocabulary_size());
-    config.end_of_text = tokenizer.end_of_text();
+    config.begin_of_text = tokenizer.end_of_text();
+    if (tokenizer.end_of_text()) config.end_of_text = {*tokenizer.end_of_text()};
     return RandomModel(config, o.common.seed);
   }
   Model model = LoadModel(FindModel(o.from));

@@ -38,8 +38,8 @@ void Prepare(const CommonOptions& common) {
 
 namespace {
 
-// Folders that may hold shipped models: beside the sources of a build, beside an installed program,
-// here.
+// Folders that may hold models known by name, shipped ones and those of scripts/fetch-models:
+// beside the sources of a build, beside an installed program, here.
 std::vector<fs::path> ModelFolders() {
   std::vector<fs::path> folders;
   if (const char* named = std::getenv("CLEARHEAD_MODELS"); named != nullptr)
@@ -50,8 +50,10 @@ std::vector<fs::path> ModelFolders() {
     const fs::path bin = program.parent_path();
     folders.push_back(bin / "../share/clearhead/models");
     folders.push_back(bin / "../../../models");  // build/<preset>/bin
+    folders.push_back(bin / "../../../models-cache");
   }
   folders.emplace_back("models");
+  folders.emplace_back("models-cache");
   return folders;
 }
 

@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "core/threads.h"
 #include "kernels/gemm.h"
+#include "model/head_weights.h"
 
 namespace clearhead {
 namespace {
@@ -97,29 +98,36 @@ struct LayerFactors {
 
 LayerFactors FactorsOf(const Model& model, std::int64_t layer) {
   const std::int64_t C = model.config.width, H = model.config.heads, D = model.config.head_size();
-  const auto& block = model.weights.blocks[static_cast<std::size_t>(layer)];
+  const std::int64_t Z = model.config.heads_width();
   LayerFactors factors;
-  factors.writer = Buffer<float>(C * C);
+  factors.writer = Buffer<float>(C * Z);
   factors.writer_norms.resize(static_cast<std::size_t>(H));
   for (int kind = 0; kind < kCompositionKinds; ++kind) {
-    factors.readers[kind] = Buffer<float>(C * C);
+    factors.readers[kind] = Buffer<float>(C * Z);
     factors.reader_norms[kind].resize(static_cast<std::size_t>(H));
   }
   ParallelFor(H, [&](std::int64_t h) {
-    const auto part = [&](int which) {  // 0, 1, 2: W_Q, W_K, W_V of the head, [C,D]
-      return [&block, C, D, h, which](std::int64_t c, std::int64_t d) -> double {
-        return block.c_attn_weight[c * 3 * C + which * C + h * D + d];
+    const HeadWeights weights = HeadWeightsOf(model, layer, h);
+    Buffer<float> values[4];  // W_Q, W_K, W_V [C,D] and W_O [D,C]
+    const Linear* matrices[] = {&weights.query, &weights.key, &weights.value, &weights.output};
+    for (int i = 0; i < 4; ++i) {
+      values[i] = Buffer<float>(C * D);
+      CopyMatrix(*matrices[i], values[i].data());
+    }
+    const auto part = [&](int which) {
+      return [matrix = values[which].data(), D](std::int64_t c, std::int64_t d) -> double {
+        return matrix[c * D + d];
       };
     };
-    const auto w_o = [&](std::int64_t c, std::int64_t d) -> double {  // W_O^T, [C,D]
-      return block.attn_c_proj_weight[(h * D + d) * C + c];
+    const auto w_o = [matrix = values[3].data(), C](std::int64_t c, std::int64_t d) -> double {
+      return matrix[d * C + c];  // W_O^T
     };
     const auto at = static_cast<std::size_t>(h);
     const auto place = [&](int kind) { return factors.readers[kind].data() + h * D; };
-    factors.writer_norms[at] = Act(C, D, w_o, part(2), factors.writer.data() + h * D, C);
-    factors.reader_norms[0][at] = Act(C, D, part(0), part(1), place(0), C);
-    factors.reader_norms[1][at] = Act(C, D, part(1), part(0), place(1), C);
-    factors.reader_norms[2][at] = Act(C, D, part(2), w_o, place(2), C);
+    factors.writer_norms[at] = Act(C, D, w_o, part(2), factors.writer.data() + h * D, Z);
+    factors.reader_norms[0][at] = Act(C, D, part(0), part(1), place(0), Z);
+    factors.reader_norms[1][at] = Act(C, D, part(1), part(0), place(1), Z);
+    factors.reader_norms[2][at] = Act(C, D, part(2), w_o, place(2), Z);
   });
   return factors;
 }
@@ -127,16 +135,17 @@ LayerFactors FactorsOf(const Model& model, std::int64_t layer) {
 void ScoreLayers(const LayerFactors& from, const LayerFactors& to, std::int64_t from_layer,
                  std::int64_t to_layer, Composition* result, const ModelConfig& config) {
   const std::int64_t C = config.width, H = config.heads, D = config.head_size();
-  Buffer<float> product(C * C);
+  const std::int64_t Z = config.heads_width();
+  Buffer<float> product(Z * Z);
   for (int kind = 0; kind < kCompositionKinds; ++kind) {
-    Gemm({C, C, C}, {from.writer.data(), C, Op::kTranspose}, {to.readers[kind].data(), C},
-         product.data(), C, /*accumulate=*/false);
+    Gemm({Z, Z, C}, {from.writer.data(), Z, Op::kTranspose}, {to.readers[kind].data(), Z},
+         product.data(), Z, /*accumulate=*/false);
     for (std::int64_t f = 0; f < H; ++f) {
       for (std::int64_t t = 0; t < H; ++t) {
         double norm = 0;
         for (std::int64_t r = f * D; r < (f + 1) * D; ++r) {
           for (std::int64_t c = t * D; c < (t + 1) * D; ++c) {
-            norm += static_cast<double>(product[r * C + c]) * product[r * C + c];
+            norm += static_cast<double>(product[r * Z + c]) * product[r * Z + c];
           }
         }
         const double norms = from.writer_norms[static_cast<std::size_t>(f)] *

@@ -72,6 +72,13 @@ Linear OutputLayer(const Model& model) {
                     model.config.vocabulary, Order::kOutIn);
 }
 
+std::vector<float> OutputRow(const Model& model, std::int32_t token) {
+  const std::int64_t C = model.config.width;
+  std::vector<float> row(static_cast<std::size_t>(C));
+  OutputMatrix(model.config, model.weights).CopyTo(token * C, C, row.data());
+  return row;
+}
+
 Norm FinalNormOf(const Model& model) {
   const ModelConfig& config = model.config;
   const auto vector = [&](Role role) -> const float* {

@@ -3,6 +3,8 @@
 // head has of them. Everything that looks at weights goes through here.
 #pragma once
 
+#include <vector>
+
 #include "model/model.h"
 #include "model/pass.h"
 
@@ -20,6 +22,9 @@ HeadWeights HeadWeightsOf(const Model& model, std::int64_t layer, std::int64_t h
 
 // logits = x W_U, [C, V].
 Linear OutputLayer(const Model& model);
+
+// One token's column of W_U, [C].
+std::vector<float> OutputRow(const Model& model, std::int32_t token);
 
 Norm FinalNormOf(const Model& model);
 

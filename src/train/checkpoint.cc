@@ -40,8 +40,16 @@ std::vector<std::pair<std::int64_t, fs::path>> List(const fs::path& folder) {
   return found;
 }
 
-void ReadFlat(const SafetensorsFile& file, std::string_view name, std::span<float> out) {
+void ReadFlat(const SafetensorsFile& file, std::string_view name, const Optimizer& optimizer,
+              std::span<float> out) {
   const TensorEntry& entry = file.Get(name);
+  // Runs that train a part of the model once stored the whole of it.
+  const std::int64_t whole = optimizer.model().config.ParameterCount();
+  if (entry.dtype == DType::kF32 && entry.size() == whole && optimizer.picks_from_whole()) {
+    Buffer<float> values(whole);
+    ConvertToFloat(entry, values.data());
+    return optimizer.PickTrained(values.span(), out);
+  }
   if (entry.dtype != DType::kF32 || entry.size() != static_cast<std::int64_t>(out.size())) {
     Fail("{}: '{}' has {} values, this model needs {}; it is a checkpoint of another model",
          file.source(), name, entry.size(), out.size());
@@ -125,9 +133,9 @@ CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Optim
   state.settings = ParseJson(stored->second, path.string());
   if (!state.settings.is_object()) Fail("{}: its settings are not an object", path.string());
   CompareSettings(state.settings, settings, path.string());
-  ReadFlat(file, "weights", optimizer.trained());
-  ReadFlat(file, "first_moment", optimizer.first_moment());
-  ReadFlat(file, "second_moment", optimizer.second_moment());
+  ReadFlat(file, "weights", optimizer, optimizer.trained());
+  ReadFlat(file, "first_moment", optimizer, optimizer.first_moment());
+  ReadFlat(file, "second_moment", optimizer, optimizer.second_moment());
   const auto counters = ReadRaw<std::int64_t>(file, "counters", DType::kI64);
   if (counters.size() != 2 || counters[0] < 0 || counters[1] < 0) {
     Fail("{}: its counters make no sense", path.string());

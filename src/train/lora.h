@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Low-rank training of attention's input matrix (LoRA: Hu et al., arXiv 2106.09685).
-//   W = W0 + A B      W, W0 [C,3C] c_attn of one layer; A [C,R], B [R,3C] are trained, with the
-//   bias dA = dW B^T       dB = A^T dW
+// Low-rank training of attention's input matrices (LoRA: Hu et al., arXiv 2106.09685). For each of
+// a block's projections to queries, keys and values (one matrix or three):
+//   W = W0 + A B      W, W0 [in,out]; A [in,R], B [R,out] are trained, with the bias
+//   dA = dW B^T       dB = A^T dW
 // B starts at 0, so the model starts as it was; A at normal(0, 1/R), so that a step moves the
 // entries of W about as far as full training would at the same rate. The bias is trained as it is:
 // gates are closed by shifting scores, for which the key bias is the plain way.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/buffer.h"
 #include "model/model.h"
@@ -19,20 +21,38 @@ class Lora {
   // Keeps `start`'s storage alive.
   Lora(const Model& start, std::int64_t rank);
 
-  // All trained values, layer after layer: A, B, bias.
-  std::int64_t size() const { return start_.config.layers * LayerSize(); }
+  // All trained values, matrix after matrix: A, B, bias.
+  std::int64_t size() const { return size_; }
   void Fill(float* trained) const;
 
-  // The trained values' gradients from those of the whole model.
+  // The trained values' gradients from those of the matrices.
   void Project(const ModelValues& gradients, const float* trained, float* d_trained) const;
 
-  // The model's weights with the product added in.
+  // The matrices with the product added in.
   void Merge(const float* trained, ModelValues& weights) const;
 
  private:
-  std::int64_t LayerSize() const;
+  // One projection, and where its trained values begin.
+  struct Matrix {
+    std::int64_t layer, in, out, offset;
+    Role weight, bias;
+    bool has_bias;
+  };
+  template <typename T>
+  struct Factors {
+    T *a, *b, *bias;
+  };
+  template <typename T>
+  Factors<T> FactorsOf(const Matrix& matrix, T* trained) const {
+    T* a = trained + matrix.offset;
+    T* b = a + matrix.in * rank_;
+    return {a, b, b + rank_ * matrix.out};
+  }
+
   Model start_;
   std::int64_t rank_;
+  std::vector<Matrix> matrices_;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace clearhead

@@ -9,27 +9,40 @@
 namespace clearhead {
 
 Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
-    : options_(options), weights_(start.config.ParameterCount()), gradients_(weights_.size()) {
-  Check(options.part.kind == TrainedPart::Kind::kAll || options.weight_decay == 0.0f,
-        "frozen parameters must not decay");
-  std::fill(gradients_.begin(), gradients_.end(), 0.0f);
-  std::int64_t offset = 0;
-  ModelWeights from = start.weights;
-  VisitParameters(start.config, from, [&](const ParameterSpec& spec, const float* values) {
+    : options_(options), model_(start) {
+  const TrainedPart::Kind kind = options.part.kind;
+  Check(kind == TrainedPart::Kind::kAll || options.weight_decay == 0.0f,
+        "parts of tensors that are frozen must not decay");
+  std::int64_t from = 0, to = 0;
+  for (const ParameterSpec& spec : ParameterTable(start.config)) {
     const std::int64_t size = spec.shape.size();
-    std::copy(values, values + size, weights_.data() + offset);
-    const bool decays = spec.decays() || options_.decay_everything;
-    if (!segments_.empty() && segments_.back().decays == decays) {
-      segments_.back().size += size;
-    } else {
-      segments_.push_back({offset, size, decays});
+    if (IsTrained(kind, spec.role)) {
+      parts_.push_back({from, to, size});
+      const bool decays = spec.decays() || options_.decay_everything;
+      if (!segments_.empty() && segments_.back().decays == decays) {
+        segments_.back().size += size;
+      } else {
+        segments_.push_back({to, size, decays});
+      }
+      to += size;
     }
-    offset += size;
+    from += size;
+  }
+  weights_ = Buffer<float>(to);
+  gradients_ = Buffer<float>(to);
+  std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+  weight_tensors_.blocks.resize(start.weights.blocks.size());
+  gradient_tensors_.blocks.resize(start.weights.blocks.size());
+  std::int64_t at = 0;
+  VisitParameters(start.config, model_.weights, [&](const ParameterSpec& spec, Weight& weight) {
+    if (!IsTrained(kind, spec.role)) return;
+    float* own = weights_.data() + at;
+    weight.CopyTo(0, spec.shape.size(), own);
+    weight = Weight(own);
+    weight_tensors_(spec.role, spec.layer) = own;
+    gradient_tensors_(spec.role, spec.layer) = gradients_.data() + at;
+    at += spec.shape.size();
   });
-  model_.config = start.config;
-  model_.weights = BindWeights(start.config, weights_.data());
-  weight_tensors_ = BindContiguous(start.config, weights_.data());
-  gradient_tensors_ = BindContiguous(start.config, gradients_.data());
   if (options.part.kind == TrainedPart::Kind::kLora) {
     lora_.emplace(start, options.part.rank);
     factors_ = Buffer<float>(lora_->size());
@@ -49,7 +62,7 @@ double Optimizer::GradientNorm() {
     lora_->Project(gradient_tensors_, factors_.data(), d_factors_.data());
     return std::sqrt(SumOfSquares(d_factors_.size(), d_factors_.data()));
   }
-  ClearFrozenGradients(model_.config, options_.part.kind, gradient_tensors_);
+  ClearFrozenColumns(model_.config, options_.part.kind, gradient_tensors_);
   return std::sqrt(SumOfSquares(gradients_.size(), gradients_.data()));
 }
 
@@ -71,6 +84,12 @@ void Optimizer::Step(double lr, double norm) {
   if (lora_) {
     std::fill(gradients_.begin(), gradients_.end(), 0.0f);
     lora_->Merge(factors_.data(), weight_tensors_);
+  }
+}
+
+void Optimizer::PickTrained(std::span<const float> whole, std::span<float> out) const {
+  for (const Part& part : parts_) {
+    std::copy_n(whole.begin() + part.from, part.size, out.begin() + part.to);
   }
 }
 

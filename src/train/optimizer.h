@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The optimiser: fp32 master weights, gradients and moments in one block each, walked by the
-// parameter table. A part of the parameters may be frozen, or trained through thin factors.
+// The optimiser: fp32 master weights, gradients and moments in one block each, of what is trained:
+// frozen parameters stay where the start model has them and cost nothing. A part may be trained
+// through thin factors.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,11 @@ class Optimizer {
 
   std::int64_t steps() const { return steps_; }
 
-  // Everything a checkpoint must hold: the weights, or LoRA's factors.
+  // Everything a checkpoint must hold: the trained weights, or LoRA's factors.
   std::span<float> trained() { return lora_ ? factors_.span() : weights_.span(); }
+  // Of values of the whole model, those that are trained: older checkpoints hold all of them.
+  bool picks_from_whole() const { return !lora_; }
+  void PickTrained(std::span<const float> whole, std::span<float> out) const;
   std::span<float> first_moment() { return first_.span(); }
   std::span<float> second_moment() { return second_.span(); }
   // To be called when the above have been filled from a checkpoint.
@@ -56,12 +60,16 @@ class Optimizer {
   };
   OptimizerOptions options_;
   std::optional<Lora> lora_;
-  Buffer<float> weights_, gradients_;  // of the whole model
+  struct Part {  // a trained tensor in the whole model's values and in ours
+    std::int64_t from, to, size;
+  };
+  std::vector<Part> parts_;
+  Buffer<float> weights_, gradients_;  // of the trained tensors
   Buffer<float> factors_, d_factors_;  // LoRA's
   Buffer<float> first_, second_;       // moments of what is trained
   std::vector<Segment> segments_;      // runs of trained values with equal decay
   Model model_;
-  ModelValues weight_tensors_, gradient_tensors_;
+  ModelValues weight_tensors_, gradient_tensors_;  // null where frozen
   std::int64_t steps_ = 0;
 };
 

@@ -2,10 +2,12 @@
 // What a checkpoint remembers of a run's settings, so that a resumed one can be held to them.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <span>
 
+#include "core/buffer.h"
 #include "core/json.h"
 #include "core/random.h"
 #include "model/model.h"
@@ -23,9 +25,14 @@ inline std::uint64_t TokensFingerprint(std::span<const std::int32_t> tokens) {
 inline std::uint64_t WeightsFingerprint(const Model& model) {
   std::uint64_t hash = 0;
   ModelWeights weights = model.weights;
-  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float* values) {
-    for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
-      hash = Mix64(hash ^ std::bit_cast<std::uint32_t>(values[i])) + 1;
+  Buffer<float> values(1 << 16);  // a piece at a time: weights may be stored in 16 bits
+  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const Weight& weight) {
+    for (std::int64_t first = 0; first < spec.shape.size(); first += values.size()) {
+      const std::int64_t count = std::min(values.size(), spec.shape.size() - first);
+      weight.CopyTo(first, count, values.data());
+      for (std::int64_t i = 0; i < count; ++i) {
+        hash = Mix64(hash ^ std::bit_cast<std::uint32_t>(values[i])) + 1;
+      }
     }
   });
   return hash;

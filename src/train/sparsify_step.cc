@@ -105,7 +105,8 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
            .gradient_scale = static_cast<float>(weight / static_cast<double>(rows))},
           student_.logits,
           {student_.losses + at, teacher_losses_.data() + at, divergences_.data() + at});
-      LogitsBackward(student, n, at, student_, optimizer.gradients().lm_head, &scratch_);
+      LogitsBackward(student, n, at, student_,
+                     OutputMatrix(student.config(), optimizer.gradients()), &scratch_);
     }
     BackwardFromFinalNorm(student, inputs_.data(), student_, &optimizer.gradients(), &scratch_);
 

@@ -60,20 +60,31 @@ void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config) {
   }
 }
 
-void ClearFrozenGradients(const ModelConfig& config, Kind kind, ModelValues& gradients) {
-  Check(kind != Kind::kLora, "LoRA's gradients are those of its factors");
-  if (kind == Kind::kAll) return;
-  const std::int64_t C = config.width;
-  VisitParameters(config, gradients, [&](const ParameterSpec& spec, float*& values) {
-    const bool scores = spec.name.find(".attn.c_attn.") != std::string::npos;
-    const bool attention = scores || spec.name.find(".attn.c_proj.") != std::string::npos;
-    const std::int64_t size = spec.shape.size();
-    if (kind == Kind::kAttention ? !attention : !scores) {
-      std::fill(values, values + size, 0.0f);
-    } else if (kind == Kind::kQueryKey) {
-      ClearColumns(values, size, 3 * C, 2 * C, 3 * C);
+bool IsTrained(Kind kind, Role role) {
+  const bool projection = role >= Role::kQkvWeight && role <= Role::kValueBias;
+  const bool value = role == Role::kValueWeight || role == Role::kValueBias;
+  switch (kind) {
+    case Kind::kAll:
+      return true;
+    case Kind::kAttention:
+      return IsAttention(role);
+    case Kind::kQueryKey:
+      return (projection && !value) || role == Role::kQueryNorm || role == Role::kKeyNorm;
+    case Kind::kLora:
+      return projection;
+  }
+  return false;
+}
+
+void ClearFrozenColumns(const ModelConfig& config, Kind kind, ModelValues& gradients) {
+  if (kind != Kind::kQueryKey) return;
+  const std::int64_t P = config.qkv_width(), from = P - config.kv_width();
+  for (RoleTensors<float*>& block : gradients.blocks) {
+    if (block[Role::kQkvWeight] != nullptr) {
+      ClearColumns(block[Role::kQkvWeight], config.width * P, P, from, P);
     }
-  });
+    if (block[Role::kQkvBias] != nullptr) ClearColumns(block[Role::kQkvBias], P, P, from, P);
+  }
 }
 
 }  // namespace clearhead

@@ -14,9 +14,9 @@ namespace clearhead {
 struct TrainedPart {
   enum class Kind {
     kAll,
-    kAttention,  // c_attn and attn.c_proj, weights and biases
-    kQueryKey,   // the query and key columns of c_attn: what scores and gates are made of
-    kLora,       // c_attn + a product of two thin matrices, and c_attn's bias (lora.h)
+    kAttention,  // what makes queries, keys, values and the heads' output
+    kQueryKey,   // what makes queries and keys: scores and gates are made of them
+    kLora,       // projections to queries, keys, values + thin products, and biases (lora.h)
   };
   Kind kind = Kind::kAll;
   std::int64_t rank = 0;  // of kLora
@@ -28,9 +28,13 @@ std::string ToText(const TrainedPart& part);
 // Throws Error if the model cannot be trained that way: a rank beyond its width.
 void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config);
 
-// Zeroes the gradients of everything that is not in the part. With no weight decay AdamW then
-// leaves those parameters as they are.
-void ClearFrozenGradients(const ModelConfig& config, TrainedPart::Kind kind,
-                          ModelValues& gradients);
+// Whether a parameter belongs to the part, whole or in some of its columns. Of kLora: the matrices
+// that its products are added to.
+bool IsTrained(TrainedPart::Kind kind, Role role);
+
+// Zeroes the gradients of the values that share a tensor with trained ones: the value columns of a
+// matrix for query | key | value in kQueryKey. With no weight decay AdamW then leaves them as they
+// are.
+void ClearFrozenColumns(const ModelConfig& config, TrainedPart::Kind kind, ModelValues& gradients);
 
 }  // namespace clearhead

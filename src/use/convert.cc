@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "use/convert.h"
 
+#include <limits>
+
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "model/import.h"
 #include "model/save.h"
 
 namespace clearhead {
 namespace {
 namespace fs = std::filesystem;
+
+constexpr std::string_view kTokenizerFile = "tokenizer.bin";  // llama2.c's
 
 // What a Hugging Face folder has beside config and weights that belongs to the model.
 constexpr std::string_view kCompanions[] = {"vocab.json",
@@ -17,19 +22,24 @@ constexpr std::string_view kCompanions[] = {"vocab.json",
                                             "tokenizer_config.json",
                                             "special_tokens_map.json",
                                             "added_tokens.json",
-                                            "generation_config.json"};
+                                            "generation_config.json",
+                                            kTokenizerFile};
 
 }  // namespace
 
-Conversion ConvertModel(const fs::path& from, const fs::path& to, DType dtype) {
+Conversion ConvertModel(const fs::path& from, const fs::path& to, DType dtype,
+                        const fs::path& tokenizer) {
   std::error_code error;
   for (const char* name : {"config.json", "model.safetensors"}) {
     if (fs::exists(to / name, error)) {
       Fail("'{}' holds a model already; choose another folder, or remove it", to.string());
     }
   }
-  const Model model = LoadModel(from);
-  Json config = ReadJsonFile(from / "config.json");
+  const bool foreign = fs::is_regular_file(from, error);
+  const Model model =
+      foreign ? ImportModel(from) : LoadModel(from, std::numeric_limits<std::int64_t>::max());
+  Json config =
+      foreign ? ToJson(model.config, ConfigName(dtype)) : ReadJsonFile(from / "config.json");
   config.erase("torch_dtype");  // the older name of the field
   config["dtype"] = ConfigName(dtype);
 
@@ -38,8 +48,12 @@ Conversion ConvertModel(const fs::path& from, const fs::path& to, DType dtype) {
   SaveWeights(model, to / "model.safetensors", dtype);
   conversion.bytes = fs::file_size(to / "model.safetensors");
   conversion.files.emplace_back("model.safetensors");
+  if (!tokenizer.empty()) {
+    WriteFile(to / kTokenizerFile, ReadFile(tokenizer));
+    conversion.files.emplace_back(kTokenizerFile);
+  }
   for (const std::string_view name : kCompanions) {
-    if (!fs::exists(from / name, error)) continue;
+    if (foreign || !fs::exists(from / name, error)) continue;
     WriteFile(to / name, ReadFile(from / name));
     conversion.files.emplace_back(name);
   }

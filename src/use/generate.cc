@@ -87,7 +87,9 @@ Generation Generate(const Model& model, std::vector<std::int32_t> prompt,
     result.ids.push_back(token);
     ++result.new_tokens;
     if (on_token && !on_token(token)) break;
-    if (result.new_tokens == room || token == options.stop_token) break;
+    if (result.new_tokens == room) break;
+    const auto& stops = options.stop_tokens;
+    if (std::find(stops.begin(), stops.end(), token) != stops.end()) break;
     ForwardToFinalNorm(pass, &token, step);
     token = next(step.ln_f);
   }

@@ -16,7 +16,7 @@ struct GenerateOptions {
   double temperature = 0.0;  // 0: always the most likely token
   std::int64_t top_k = 0;    // 0: all tokens may be drawn
   std::uint64_t seed = 0;
-  std::optional<std::int32_t> stop_token;  // ends the text; is part of the result
+  std::vector<std::int32_t> stop_tokens = {};  // each ends the text; it is part of the result
   GateRun gates = {};
 };
 
@@ -27,7 +27,7 @@ struct Generation {
   double decode_seconds = 0.0;  // for the others
 };
 
-// Extends the prompt until max_new tokens, the stop token or the model's last position. `on_token`
+// Extends the prompt until max_new tokens, a stop token or the model's last position. `on_token`
 // sees every new token as it comes; returning false stops.
 Generation Generate(const Model& model, std::vector<std::int32_t> prompt,
                     const GenerateOptions& options,

@@ -68,8 +68,8 @@ std::pair<Model, TaskSet> NearTwins(AttentionKind attention, float distance) {
   ModelValues tensors = BindContiguous(config, values.data());
   RandomStream random(5);
   for (std::int64_t i = 0; i < 11 * config.width; ++i) {
-    tensors.wte[11 * config.width + i] =
-        tensors.wte[i] + distance * static_cast<float>(random.Normal());
+    tensors(Role::kTokenEmbedding)[11 * config.width + i] =
+        tensors(Role::kTokenEmbedding)[i] + distance * static_cast<float>(random.Normal());
   }
   TaskSet set = RandomTask(config, 7, 6);
   for (TaskItem& item : set.items) {
@@ -146,8 +146,9 @@ TEST(Attribution, DoesNotDependOnBatchesOrThreads) {
 }
 
 TEST(DirectContributions, AddUpToTheMetric) {
-  for (const AttentionKind attention : {AttentionKind::kSoftmax, AttentionKind::kGated}) {
-    const Model model = LivelyModel(DeepConfig(attention), 3);
+  for (const ModelConfig& config : DeepConfigs()) {
+    SCOPED_TRACE(NameOf(config));
+    const Model model = LivelyModel(config, 3);
     const TaskSet set = RandomTask(model.config, 9, 8);
     const DirectContributions direct = DirectLogitContributions(model, set);
     double sum = direct.bias;

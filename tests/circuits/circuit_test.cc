@@ -162,8 +162,9 @@ TEST(Curve, OfOneElement) {
 }
 
 TEST(EdgeRuns, AllEdgesAreTheCleanRunAndNoneTheCorruptedOne) {
-  for (const AttentionKind attention : {AttentionKind::kSoftmax, AttentionKind::kGated}) {
-    const Model model = LivelyModel(DeepConfig(attention), 3);
+  for (const ModelConfig& config : DeepConfigs()) {
+    SCOPED_TRACE(NameOf(config));
+    const Model model = LivelyModel(config, 3);
     const TaskSet set = RandomTask(model.config, 9, 5);
     const ResidualGraph graph(model.config);
     const auto count = static_cast<std::size_t>(graph.edge_count());

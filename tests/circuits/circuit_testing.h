@@ -49,4 +49,11 @@ inline ModelConfig DeepConfig(AttentionKind attention) {
   return config;
 }
 
+// Deep models of every form.
+inline std::vector<ModelConfig> DeepConfigs() {
+  std::vector<ModelConfig> configs = TestConfigs();
+  for (ModelConfig& config : configs) config.layers = 3;
+  return configs;
+}
+
 }  // namespace clearhead

@@ -58,9 +58,29 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{AttentionKind::kGated, Direction::kDenoise, Ablation::kResample,
                          TaskMetric::kProbabilityDifference}));
 
+// The same for every family, in one direction each.
+TEST(PatchingFamilies, EqualsRerunningTheWholeModel) {
+  for (const ModelConfig& config : DeepConfigs()) {
+    SCOPED_TRACE(NameOf(config));
+    const Model model = LivelyModel(config, 3);
+    const TaskSet set = RandomTask(model.config, 9, 5);
+    const std::vector<std::int64_t> nodes = HeadsAndMlps(ResidualGraph(model.config));
+    for (const Ablation ablation : {Ablation::kResample, Ablation::kMean}) {
+      const PatchOptions options{.ablation = ablation, .batch_rows = 31};
+      const NodeEffects fast = PatchNodes(model, set, nodes, options);
+      const NodeEffects plain = PatchNodesByRerunning(model, set, nodes, options);
+      for (const std::int64_t node : nodes) {
+        const auto at = static_cast<std::size_t>(node);
+        EXPECT_NEAR(fast.effect[at], plain.effect[at], kTolerance) << node;
+      }
+    }
+  }
+}
+
 TEST(PatchingEverything, IsTheOtherRunBitForBit) {
-  for (const AttentionKind attention : {AttentionKind::kSoftmax, AttentionKind::kGated}) {
-    const Model model = LivelyModel(DeepConfig(attention), 3);
+  for (const ModelConfig& config : DeepConfigs()) {
+    SCOPED_TRACE(NameOf(config));
+    const Model model = LivelyModel(config, 3);
     const TaskSet set = RandomTask(model.config, 6, 9);
     const ResidualGraph graph(model.config);
     const NodeSet all(static_cast<std::size_t>(graph.node_count()), true);
@@ -102,8 +122,9 @@ TEST(PatchingNothing, ChangesNothing) {
 
 // Sets run side by side as far as they start alike; what they give must not depend on company.
 TEST(PatchingSets, SideBySideEqualEachAlone) {
-  for (const AttentionKind attention : {AttentionKind::kSoftmax, AttentionKind::kGated}) {
-    const Model model = LivelyModel(DeepConfig(attention), 5);
+  for (const ModelConfig& config : DeepConfigs()) {
+    SCOPED_TRACE(NameOf(config));
+    const Model model = LivelyModel(config, 5);
     const TaskSet set = RandomTask(model.config, 7, 3);
     const ResidualGraph graph(model.config);
     std::vector<NodeSet> sets;

@@ -21,10 +21,10 @@ inline Model BuiltModel(const ModelConfig& config, std::vector<float> values,
     std::fill(bias, bias + config.width, 0.0f);
   };
   for (BlockTensors<float>& block : tensors.blocks) {
-    norm(block.ln_1_weight, block.ln_1_bias);
-    norm(block.ln_2_weight, block.ln_2_bias);
+    norm(block[Role::kAttentionNormWeight], block[Role::kAttentionNormBias]);
+    norm(block[Role::kMlpNormWeight], block[Role::kMlpNormBias]);
   }
-  norm(tensors.ln_f_weight, tensors.ln_f_bias);
+  norm(tensors(Role::kFinalNormWeight), tensors(Role::kFinalNormBias));
   build(tensors);
   return ModelOf(config, std::move(values));
 }
@@ -37,11 +37,11 @@ inline Model LinearModel(ModelConfig config) {
   return BuiltModel(config, LivelyParameters(config, 8), [&](ModelValues& tensors) {
     for (BlockTensors<float>& block : tensors.blocks) {
       for (std::int64_t row = 0; row < config.width; ++row) {
-        float* columns = block.c_attn_weight + row * 3 * config.width;
+        float* columns = block[Role::kQkvWeight] + row * 3 * config.width;
         std::fill(columns, columns + 2 * config.width, 0.0f);
       }
-      std::fill(block.c_attn_bias, block.c_attn_bias + 2 * config.width, 0.0f);
-      std::fill(block.c_fc_bias, block.c_fc_bias + config.inner, 30.0f);
+      std::fill(block[Role::kQkvBias], block[Role::kQkvBias] + 2 * config.width, 0.0f);
+      std::fill(block[Role::kMlpInBias], block[Role::kMlpInBias] + config.inner, 30.0f);
     }
   });
 }
@@ -79,31 +79,33 @@ inline Model InductionModel(AttentionKind attention,
       for (std::int64_t part = 0; part < 3; ++part) {
         for (std::int64_t d = 0; d < D; ++d) {
           const std::int64_t column = part * C + h * D + d;
-          block.c_attn_bias[column] = 0.0f;
-          for (std::int64_t row = 0; row < C; ++row) block.c_attn_weight[row * 3 * C + column] = 0;
+          block[Role::kQkvBias][column] = 0.0f;
+          for (std::int64_t row = 0; row < C; ++row)
+            block[Role::kQkvWeight][row * 3 * C + column] = 0;
         }
       }
-      std::fill(block.attn_c_proj_weight + h * D * C, block.attn_c_proj_weight + (h + 1) * D * C,
-                0.0f);
+      std::fill(block[Role::kProjectionWeight] + h * D * C,
+                block[Role::kProjectionWeight] + (h + 1) * D * C, 0.0f);
     };
     const auto connect = [&](BlockTensors<float>& block, std::int64_t h, std::int64_t part,
                              std::int64_t from, std::int64_t slot, float value) {
-      block.c_attn_weight[from * 3 * C + part * C + h * D + slot] = value;
+      block[Role::kQkvWeight][from * 3 * C + part * C + h * D + slot] = value;
     };
     const auto write = [&](BlockTensors<float>& block, std::int64_t h, std::int64_t slot,
                            std::int64_t to, float value) {
-      block.attn_c_proj_weight[(h * D + slot) * C + to] = value;
+      block[Role::kProjectionWeight][(h * D + slot) * C + to] = value;
     };
-    std::fill(tensors.wte, tensors.wte + vocabulary * C, 0.0f);
-    std::fill(tensors.wpe, tensors.wpe + N * C, 0.0f);
+    std::fill(tensors(Role::kTokenEmbedding), tensors(Role::kTokenEmbedding) + vocabulary * C,
+              0.0f);
+    std::fill(tensors(Role::kPositionEmbedding), tensors(Role::kPositionEmbedding) + N * C, 0.0f);
     BlockTensors<float>&previous = tensors.blocks[0], &induction = tensors.blocks[1];
     clear_head(previous, 0);
     clear_head(induction, 1);
     for (std::int64_t n = 0; n < N; ++n) {
       const std::int64_t id = tokens[static_cast<std::size_t>(n)];
-      tensors.wte[id * C + kToken + n] = 1.0f;
-      tensors.wpe[n * C + kPosition + n] = 1.0f;
-      tensors.lm_head[id * C + kPrediction + n] += 5.0f;
+      tensors(Role::kTokenEmbedding)[id * C + kToken + n] = 1.0f;
+      tensors(Role::kPositionEmbedding)[n * C + kPosition + n] = 1.0f;
+      OutputMatrix(config, tensors)[id * C + kPrediction + n] += 5.0f;
       if (n > 0) connect(previous, 0, 0, kPosition + n, n - 1, kSharp);
       connect(previous, 0, 1, kPosition + n, n, 1.0f);
       connect(previous, 0, 2, kToken + n, n, 1.0f);

@@ -52,13 +52,14 @@ Circuits CircuitsOf(const Model& model, HeadId id) {
   for (int part = 0; part < 3; ++part) {
     for (std::int64_t c = 0; c < C; ++c) {
       for (std::int64_t d = 0; d < D; ++d) {
-        parts[part].push_back(block.c_attn_weight[c * 3 * C + part * C + id.head * D + d]);
+        parts[part].push_back(
+            block[Role::kQkvWeight].f32()[c * 3 * C + part * C + id.head * D + d]);
       }
     }
   }
   for (std::int64_t d = 0; d < D; ++d) {
     for (std::int64_t c = 0; c < C; ++c)
-      w_o.push_back(block.attn_c_proj_weight[(id.head * D + d) * C + c]);
+      w_o.push_back(block[Role::kProjectionWeight].f32()[(id.head * D + d) * C + c]);
   }
   return {Times(parts[2], w_o, C, D, C), Times(parts[0], Transposed(parts[1], C, D), C, D, C)};
 }
@@ -123,8 +124,8 @@ TEST(Composition, FindsAPlantedPair) {
   // Keys of L1H1 read exactly the directions that L0H0 writes.
   for (std::int64_t c = 0; c < 16; ++c) {
     for (std::int64_t d = 0; d < 8; ++d) {
-      tensors.blocks[1].c_attn_weight[c * 48 + 16 + 8 + d] =
-          3 * tensors.blocks[0].attn_c_proj_weight[d * 16 + c];
+      tensors.blocks[1][Role::kQkvWeight][c * 48 + 16 + 8 + d] =
+          3 * tensors.blocks[0][Role::kProjectionWeight][d * 16 + c];
     }
   }
   const Composition composition = ComposeHeads(ModelOf(config, parameters), 1);

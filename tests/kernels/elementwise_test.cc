@@ -11,8 +11,8 @@
 #include "core/threads.h"
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
-#include "kernels/layernorm.h"
 #include "kernels/loss.h"
+#include "kernels/norm.h"
 
 namespace clearhead {
 namespace {
@@ -44,12 +44,12 @@ TEST(LayerNorm, ForwardAndBackwardMatchDouble) {
     for (float& v : x) v = 3.0f * v + 20.0f;  // a large mean, as residual streams have
     const auto w = RandomValues(width, 2), b = RandomValues(width, 3),
                dy = RandomValues(rows * width, 4);
-    const LayerNorm norm{w.data(), b.data(), width, 1e-5f};
+    const Norm norm{NormKind::kLayer, w.data(), b.data(), width, 1e-5f};
     std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size(), 0.5f);
     std::vector<float> dw(w.size(), 1.0f), db(b.size(), 1.0f);
-    LayerNormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
-    LayerNormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(),
-                      dw.data(), db.data());
+    NormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
+    NormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(), dw.data(),
+                 db.data());
     std::vector<double> dw_sum(w.size(), 1.0);
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::vector<double> row(x.begin() + r * width, x.begin() + (r + 1) * width);
@@ -90,16 +90,16 @@ TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
   const std::int64_t rows = 1000, width = 37;
   const auto x = RandomValues(rows * width, 1), w = RandomValues(width, 2),
              dy = RandomValues(rows * width, 3);
-  const LayerNorm norm{w.data(), w.data(), width, 1e-5f};
+  const Norm norm{NormKind::kLayer, w.data(), w.data(), width, 1e-5f};
   const int threads = Threads();
   std::vector<std::vector<float>> results;
   for (const int n : {1, 2, 3}) {
     SetThreads(n);
     std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size()), dw(w.size()),
         db(w.size());
-    LayerNormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
-    LayerNormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(),
-                      dw.data(), db.data());
+    NormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
+    NormBackward(norm, rows, x.data(), mean.data(), scale.data(), dy.data(), dx.data(), dw.data(),
+                 db.data());
     dw.insert(dw.end(), db.begin(), db.end());
     results.push_back(dw);
   }

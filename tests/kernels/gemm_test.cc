@@ -110,7 +110,7 @@ TEST(Linear, BackwardIsTheTransposeOfForward) {
   const auto x = RandomValues(R * in, 1), w = RandomValues(in * out, 2),
              bias = RandomValues(out, 3);
   const auto dy = RandomValues(R * out, 4);
-  const Linear layer{w.data(), bias.data(), in, out};
+  const Linear layer = MakeLinear(Weight(w.data()), bias.data(), in, out, Order::kInOut);
   std::vector<float> dx(static_cast<std::size_t>(R * in)), dw(w.size(), 1.0f),
       db(bias.size(), 2.0f);
   LinearBackwardInput(layer, R, dy.data(), dx.data());

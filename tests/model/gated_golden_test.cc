@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Whole models with gated attention against the official sparse attention inside Hugging Face's
-// GPT-2.
+// GPT-2 and Llama.
 #include <gtest/gtest.h>
 
 #include "support/golden_models.h"
@@ -13,20 +13,20 @@ struct GatedCase {
   std::vector<std::int32_t> ids;
   std::int64_t batch;
   double ce;
-  CaptureOptions options;
+  RecordOptions options;
   std::map<std::string, GoldenTensor> golden;
   Json json;
 };
 
-std::vector<GatedCase> GatedCases() {
-  const std::filesystem::path folder = GoldenFolder() / "sparse-gpt2";
-  std::vector<GatedCase> cases;
+void AddCases(const std::string& folder_name, const std::string& prefix,
+              std::vector<GatedCase>& cases) {
+  const std::filesystem::path folder = GoldenFolder() / folder_name;
   const Json golden = ReadJsonFile(folder / "golden.json");
   for (const Json& json : golden["cases"]) {
     GatedCase c;
     c.json = json;
-    c.model =
-        LoadModel(GoldenModel(std::filesystem::path(json["model"].get<std::string>()).filename()));
+    c.model = LoadModel(GoldenModel(
+        prefix + std::filesystem::path(json["model"].get<std::string>()).filename().string()));
     c.model.config.attention = AttentionKind::kGated;
     c.model.config.gate_bias = json["gate_bias"].get<float>();
     c.ids = Flatten(json["input_ids"]);
@@ -38,6 +38,12 @@ std::vector<GatedCase> GatedCases() {
     c.options.gates.mode = json["sample"].get<bool>() ? GateMode::kSampled : GateMode::kHard;
     cases.push_back(std::move(c));
   }
+}
+
+std::vector<GatedCase> GatedCases() {
+  std::vector<GatedCase> cases;
+  AddCases("sparse-gpt2", "", cases);
+  AddCases("llama/sparse-llama", "llama/", cases);
   // Pointers into the case: set once it has its final place.
   for (GatedCase& c : cases) {
     if (c.options.gates.mode == GateMode::kSampled)
@@ -80,7 +86,7 @@ TEST(GatedGolden, FusedMatches) {
 TEST(GatedGolden, StagedMatches) {
   for (const GatedCase& c : GatedCases()) {
     SCOPED_TRACE(c.json["tensors"].get<std::string>());
-    CaptureOptions options = c.options;
+    RecordOptions options = c.options;
     options.taps = AllTaps(c.model.config);
     Compare(c, RunCapture(c.model, c.ids, c.batch, options), /*with_taps=*/true);
   }

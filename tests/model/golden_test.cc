@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The whole model against Hugging Face's GPT-2: forward values, gradients, continuations.
+// The whole model against Hugging Face's, every family: forward values, gradients, continuations.
 #include <gtest/gtest.h>
 
 #include "model/taps.h"
@@ -59,6 +59,59 @@ std::string TapOf(const std::string& golden, std::int64_t layers) {
   return "";
 }
 
+// The outputs of Hugging Face's sub-modules of Llama and its relatives among our taps.
+std::string ModuleTap(const std::string& part, const ModelConfig& config) {
+  const bool before = config.norm_place == NormPlace::kBefore;
+  const std::map<std::string, std::string> names = {
+      {"input_layernorm", "ln1.hook_normalized"},
+      {"post_attention_layernorm", before ? "ln2.hook_normalized" : "hook_attn_out"},
+      {"post_feedforward_layernorm", "hook_mlp_out"},
+      {"self_attn", before ? "hook_attn_out" : ""},
+      {"mlp", before ? "hook_mlp_out" : ""},
+      {"self_attn.q_proj", "attn.hook_q"},
+      {"self_attn.k_proj", "attn.hook_k"},
+      {"self_attn.v_proj", "attn.hook_v"},
+      {"q_rope", "attn.hook_rot_q"},
+      {"k_rope", "attn.hook_rot_k"},
+      {"mlp.gate_proj", "mlp.hook_pre"},
+      {"mlp.up_proj", "mlp.hook_pre_linear"},
+      {"mlp.act_fn", ""}};
+  const auto it = names.find(part);
+  return it == names.end() ? "" : it->second;
+}
+
+// [B,H,T,D] as [B,T,H,D].
+std::vector<float> PositionsFirst(const GoldenTensor& tensor) {
+  const auto B = tensor.shape[0], H = tensor.shape[1], T = tensor.shape[2], D = tensor.shape[3];
+  std::vector<float> values(tensor.values.size());
+  for (std::int64_t i = 0; i < B * H * T * D; ++i) {
+    const std::int64_t d = i % D, t = i / D % T, h = i / D / T % H, b = i / D / T / H;
+    values[static_cast<std::size_t>(((b * T + t) * H + h) * D + d)] =
+        tensor.values[static_cast<std::size_t>(i)];
+  }
+  return values;
+}
+
+TEST_P(GoldenModelTest, SubModulesMatch) {
+  const Model model = LoadModel(GoldenModel(GetParam()));
+  for (const GoldenCase& c : GoldenCases(GoldenModel(GetParam()))) {
+    const auto golden = ReadGolden(c.tensors);
+    const auto run = RunCapture(model, c.ids, c.batch, {.taps = AllTaps(model.config)});
+    for (const auto& [name, expected] : golden) {
+      constexpr std::string_view kPrefix = "int.layers.";
+      if (!name.starts_with(kPrefix)) continue;
+      const std::size_t dot = name.find('.', kPrefix.size());
+      const std::string part = name.substr(dot + 1);
+      const std::string tap = ModuleTap(part, model.config);
+      if (tap.empty()) continue;
+      const std::string layer = name.substr(kPrefix.size(), dot - kPrefix.size());
+      const auto& ours = run.at(fmt::format("blocks.{}.{}", layer, tap)).values;
+      const auto theirs = part.ends_with("_rope") ? PositionsFirst(expected) : expected.values;
+      EXPECT_LE(MaxRelativeDifference(ours, theirs), 2e-5) << name;
+    }
+  }
+}
+
 TEST_P(GoldenModelTest, ForwardMatches) {
   const Model model = LoadModel(GoldenModel(GetParam()));
   const auto cases = GoldenCases(GoldenModel(GetParam()));
@@ -110,7 +163,7 @@ TEST_P(GoldenModelTest, ForwardWithoutTapsMatches) {
   }
 }
 
-void ExpectGradients(const Model& model, const GoldenCase& c, const CaptureOptions& options,
+void ExpectGradients(const Model& model, const GoldenCase& c, const RecordOptions& options,
                      double tolerance) {
   const auto golden = ReadGolden(c.tensors);
   const auto run = RunCapture(model, c.ids, c.batch, options);
@@ -144,6 +197,22 @@ TEST_P(GoldenModelTest, GreedyContinuationsMatch) {
         Generate(model, prompt, {.max_new = expected["new_tokens"].get<std::int64_t>()});
     EXPECT_EQ(result.ids, expected["ids"].get<std::vector<std::int32_t>>());
   }
+}
+
+// 16-bit matrices used as they are mapped give what widened ones give, up to the order of sums.
+TEST_P(GoldenModelTest, SixteenBitsAsMappedMatch) {
+  const Model mapped = LoadModel(GoldenModel(GetParam()), /*widen_up_to=*/0);
+  if (mapped.stored_as == DType::kF32) GTEST_SKIP() << "stored in 32 bits";
+  ASSERT_FALSE(mapped.weights(Role::kTokenEmbedding).is_f32());
+  for (const GoldenCase& c : GoldenCases(GoldenModel(GetParam()))) {
+    const auto run = RunCapture(mapped, c.ids, c.batch, {});
+    ExpectAbs(run, "logits", ReadGolden(c.tensors).at("logits"), 1e-4);
+    if (c.has_grads) ExpectGradients(mapped, c, {.gradients = true}, 5e-5);
+  }
+  const TemporaryFolder folder;  // saved as it is held: the same bits
+  SaveModel(mapped, folder / "copy");
+  const Model copy = LoadModel(folder / "copy", /*widen_up_to=*/0);
+  EXPECT_EQ(copy.weights(Role::kTokenEmbedding).dtype, mapped.stored_as);
 }
 
 // Saved and loaded again, the model gives the same bits.

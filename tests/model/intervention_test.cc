@@ -50,7 +50,8 @@ Intervention Scale(TapId tap, float factor) {
 }
 
 TEST(Intervention, OwnValueChangesNothing) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     const ModelRun plain = subject.Run({}, AllTaps(config));
     for (const TapId tap : Changeable(config)) {
@@ -62,7 +63,8 @@ TEST(Intervention, OwnValueChangesNothing) {
 
 // The other side of the coin: every tap that can be changed has an effect when it is.
 TEST(Intervention, ZeroAtEveryTapHasAnEffect) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     const ModelRun plain = subject.Run({});
     for (const TapId tap : Changeable(config)) {
@@ -74,15 +76,15 @@ TEST(Intervention, ZeroAtEveryTapHasAnEffect) {
 }
 
 TEST(Intervention, ZeroHeadIsZeroRowsOfTheProjection) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     const std::int64_t D = config.head_size(), C = config.width;
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       for (std::int64_t head = 0; head < config.heads; ++head) {
         std::vector<float> parameters = LivelyParameters(config, 21);
         float* weight = BindContiguous(config, parameters.data())
-                            .blocks[static_cast<std::size_t>(layer)]
-                            .attn_c_proj_weight;
+                            .blocks[static_cast<std::size_t>(layer)][Role::kProjectionWeight];
         std::fill(weight + head * D * C, weight + (head + 1) * D * C, 0.0f);
         const ModelRun expected = RunModel(ModelOf(config, parameters), subject.ids, kBatch);
         for (const Tap tap : {Tap::kZ, Tap::kResult}) {
@@ -106,7 +108,8 @@ TEST(Intervention, ResidualStreamOfAnotherPromptGivesItsLogits) {
 }
 
 TEST(Intervention, IdentityPatternPassesValuesOn) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     Intervention identity{.tap = {Tap::kPattern, 1},
                           .change = Change::kSet,
@@ -142,7 +145,8 @@ TEST(Intervention, AreAppliedInOrder) {
 }
 
 TEST(Intervention, OneSequenceAndPosition) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     const ModelRun plain = subject.Run({});
     for (const Tap tap :
@@ -180,7 +184,8 @@ TEST(Intervention, OneQueryAndKey) {
 }
 
 TEST(Intervention, SplitInputOfOneHeadReachesThatHeadOnly) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     const TapId z{Tap::kZ, 1};
     const ModelRun plain = subject.Run({}, {z});
@@ -340,7 +345,11 @@ void ExpectTapGradients(const Subject& subject, const std::vector<TapId>& taps) 
 }
 
 TEST(TapGradients, MatchFiniteDifferences) {
-  ExpectTapGradients(Subject(OddConfig()), Changeable(OddConfig()));
+  for (const ModelConfig& config : TestConfigs()) {
+    if (config.attention == AttentionKind::kGated) continue;
+    SCOPED_TRACE(NameOf(config));
+    ExpectTapGradients(Subject(config), Changeable(config));
+  }
 }
 
 // Through a gate the gradient is straight-through, not the derivative; after the last gate it is.
@@ -360,7 +369,8 @@ TEST(TapGradients, OfGatedModelsMatchFiniteDifferencesAfterTheLastGate) {
 // The residual stream before a block feeds the stream after attention and every head's three
 // inputs.
 TEST(TapGradients, StreamIsTheSumOfItsReaders) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Subject subject(config);
     const ModelRun run = subject.Run({}, AllTaps(config), /*gradients=*/true);
     const std::int64_t C = config.width, H = config.heads;
@@ -402,10 +412,13 @@ TEST(TapGradients, AreZeroBeforeAFullSet) {
   }
   std::vector<float> gradients = run.parameter_gradients;
   const ModelValues d = BindContiguous(subject.config, gradients.data());
-  EXPECT_EQ(SquaredNorm({d.wte, d.wte + 23 * 15}), 0.0);
-  EXPECT_EQ(SquaredNorm({d.wpe, d.wpe + 17 * 15}), 0.0);
-  EXPECT_EQ(SquaredNorm({d.blocks[1].c_attn_weight, d.blocks[1].c_attn_weight + 15 * 45}), 0.0);
-  EXPECT_GT(SquaredNorm({d.blocks[1].c_fc_weight, d.blocks[1].c_fc_weight + 15 * 29}), 1e-6);
+  EXPECT_EQ(SquaredNorm({d(Role::kTokenEmbedding), d(Role::kTokenEmbedding) + 23 * 15}), 0.0);
+  EXPECT_EQ(SquaredNorm({d(Role::kPositionEmbedding), d(Role::kPositionEmbedding) + 17 * 15}), 0.0);
+  EXPECT_EQ(SquaredNorm({d.blocks[1][Role::kQkvWeight], d.blocks[1][Role::kQkvWeight] + 15 * 45}),
+            0.0);
+  EXPECT_GT(
+      SquaredNorm({d.blocks[1][Role::kMlpInWeight], d.blocks[1][Role::kMlpInWeight] + 15 * 29}),
+      1e-6);
 }
 
 // Parameter gradients of a model with interventions: what each changed value is made of must know.

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 std::vector<float> AllWeights(const Model& model) {
   std::vector<float> values;
   ModelWeights weights = model.weights;
-  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const float*& data) {
+  VisitParameters(model.config, weights, [&](const ParameterSpec& spec, const Weight& weight) {
+    const float* data = weight.f32();
     values.insert(values.end(), data, data + spec.shape.size());
   });
   return values;
@@ -35,7 +36,9 @@ TEST(LoadModel, StorageVariantsAreOneModel) {
                               "prefix-lmhead", "noprefix-lmhead", "sharded"}) {
     const Model model = LoadModel(GoldenModel(std::string("c/") + variant));
     EXPECT_TRUE(SameBits(AllWeights(model), expected)) << variant;
-    EXPECT_EQ(model.weights.lm_head, model.weights.wte) << variant;
+    EXPECT_EQ(OutputMatrix(model.config, model.weights).data,
+              model.weights(Role::kTokenEmbedding).data)
+        << variant;
     EXPECT_EQ(model.stored_as, DType::kF32) << variant;
   }
   const auto rounded = [&](const char* variant, double step, DType dtype) {
@@ -385,7 +388,8 @@ TEST(RandomModel, HasTheMomentsOfHuggingFace) {
       .layers = 3, .heads = 2, .width = 64, .vocabulary = 500, .positions = 128, .inner = 256};
   Model model = RandomModel(config, 63);
   std::vector<float> all_normal;
-  VisitParameters(config, model.weights, [&](const ParameterSpec& spec, const float*& data) {
+  VisitParameters(config, model.weights, [&](const ParameterSpec& spec, const Weight& weight) {
+    const float* data = weight.f32();
     const std::int64_t n = spec.shape.size();
     if (!spec.decays()) {
       const float expected = spec.name.ends_with(".weight") ? 1.0f : 0.0f;

@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/json.h"
 #include "core/random.h"
+#include "model/family.h"
 #include "model/output.h"
 #include "model/run.h"
 #include "support/golden.h"
@@ -38,14 +41,49 @@ inline ModelConfig GatedConfig(float bias = 0.25f) {
   return config;
 }
 
+// The same odd extents in the form of another family: shared keys and values, a head size that is
+// not width / heads.
+inline ModelConfig FamilyConfig(const char* model_type, bool gated) {
+  Json json = {
+      {"model_type", model_type}, {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+      {"num_key_value_heads", 2}, {"head_dim", 6},          {"hidden_size", 15},
+      {"intermediate_size", 29},  {"vocab_size", 23},       {"max_position_embeddings", 17}};
+  if (std::string_view(model_type) == "llama") {
+    json.update({{"attention_bias", true}, {"mlp_bias", true}});
+  }
+  if (std::string_view(model_type) == "olmo") json["clip_qkv"] = 0.8;
+  ModelConfig config = ParseConfig(json, model_type);
+  if (gated) {
+    config.attention = AttentionKind::kGated;
+    config.gate_bias = 0.25f;
+  }
+  return config;
+}
+
+// One of every form that a model can have.
+inline std::vector<ModelConfig> TestConfigs() {
+  std::vector<ModelConfig> configs = {OddConfig(), GatedConfig()};
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "olmo", "olmo2"}) {
+    configs.push_back(FamilyConfig(type, /*gated=*/false));
+  }
+  configs.push_back(FamilyConfig("llama", /*gated=*/true));
+  configs.push_back(FamilyConfig("olmo2", /*gated=*/true));
+  return configs;
+}
+
+// For messages.
+inline std::string NameOf(const ModelConfig& config) {
+  return fmt::format("{}{}", FamilyOf(config).model_type,
+                     config.attention == AttentionKind::kGated ? ", gated" : "");
+}
+
 // The parameters one after another, as BindContiguous lays them out. Unlike fresh weights, biases
 // and norms are not trivial and attention is far from uniform.
 inline std::vector<float> LivelyParameters(const ModelConfig& config, std::uint64_t seed) {
   RandomStream random(seed);
   std::vector<float> values;
   for (const ParameterSpec& spec : ParameterTable(config)) {
-    const bool norm_weight =
-        spec.name.find("ln_") != std::string::npos && spec.name.ends_with(".weight");
+    const bool norm_weight = IsNormWeight(spec.role);
     for (std::int64_t i = 0; i < spec.shape.size(); ++i) {
       const double deviation = spec.decays() ? 0.35 : 0.1;
       values.push_back(static_cast<float>((norm_weight ? 1.0 : 0.0) + deviation * random.Normal()));
@@ -146,8 +184,8 @@ inline ModelRun RunModel(const Model& model, const std::vector<std::int32_t>& id
     run.parameter_gradients.assign(static_cast<std::size_t>(config.ParameterCount()), 0.0f);
     ModelValues gradients = BindContiguous(config, run.parameter_gradients.data());
     PackedBf16 scratch;
-    run.library_loss =
-        LossBackward(pass, targets.data(), 1.0f, activations, gradients.lm_head, &scratch);
+    run.library_loss = LossBackward(pass, targets.data(), 1.0f, activations,
+                                    OutputMatrix(config, gradients), &scratch);
     BackwardFromFinalNorm(pass, ids.data(), activations, &gradients, &scratch);
   }
   run.taps = Copied(recorder.values());

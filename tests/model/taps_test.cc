@@ -32,7 +32,8 @@ class Counter final : public Hooks {
 };
 
 TEST(Taps, EachIsSeenOnceWithItsShape) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config);
     for (const auto& [batch, length] :
          {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 1}, {1, 17}, {2, 7}}) {
@@ -118,7 +119,8 @@ TEST(Taps, ManyStarsStayFast) {
 
 // Sums over heads and the residual stream's additions, for softmax and gated models.
 TEST(Taps, AddUp) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 5);
     const std::int64_t B = 2, T = 11, C = config.width, H = config.heads, R = B * T;
     const ModelRun run = RunModel(model, RandomIds(config, R, 6), B, {.taps = AllTaps(config)});
@@ -127,7 +129,8 @@ TEST(Taps, AddUp) {
     };
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       std::vector<float> sum(static_cast<std::size_t>(R * C)), mid, post;
-      const float* bias = model.weights.blocks[static_cast<std::size_t>(layer)].attn_c_proj_bias;
+      const float* bias =
+          model.weights.blocks[static_cast<std::size_t>(layer)][Role::kProjectionBias].f32();
       const std::vector<float>& result = tap(Tap::kResult, layer);
       for (std::int64_t r = 0; r < R; ++r) {
         for (std::int64_t i = 0; i < C; ++i) {
@@ -233,7 +236,8 @@ TEST(Taps, GatesFollowFromScores) {
 }
 
 TEST(Taps, StagedAndFusedAgree) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 11);
     for (const std::int64_t length : {1, 2, 7, 17}) {
       const std::vector<std::int32_t> ids = RandomIds(config, 3 * length, 12);
@@ -251,7 +255,8 @@ TEST(Taps, StagedAndFusedAgree) {
 
 // Asking for one matrix only takes other ways through the staged code than asking for all.
 TEST(Taps, AloneOrTogetherTheyAreTheSame) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 13);
     const std::vector<std::int32_t> ids = RandomIds(config, 22, 14);
     const ModelRun all = RunModel(model, ids, 2, {.taps = AllTaps(config), .gradients = true});

@@ -9,19 +9,27 @@
 #include "core/json.h"
 #include "support/golden.h"
 #include "support/temporary_folder.h"
-#include "use/capture.h"
+#include "use/record.h"
 
 namespace clearhead {
 
 inline std::filesystem::path GoldenFolder() {
   return std::filesystem::path(CLEARHEAD_TEST_DATA) / "golden";
 }
+// GPT-2's are named plainly ("a"), those of Llama and its relatives "llama/qwen3".
 inline std::filesystem::path GoldenModel(const std::string& name) {
-  return GoldenFolder() / "models" / name;
+  constexpr std::string_view kLlama = "llama/";
+  if (!name.starts_with(kLlama)) return GoldenFolder() / "models" / name;
+  return GoldenFolder() / "llama/models" / name.substr(kLlama.size());
 }
 inline std::vector<std::string> GoldenModelNames() {
-  return ReadJsonFile(GoldenFolder() / "models/index.json")["models"]
-      .get<std::vector<std::string>>();
+  auto names =
+      ReadJsonFile(GoldenFolder() / "models/index.json")["models"].get<std::vector<std::string>>();
+  const Json llama = ReadJsonFile(GoldenFolder() / "llama/models/index.json");
+  for (const Json& model : llama["models"]) {
+    names.push_back("llama/" + model["name"].get<std::string>());
+  }
+  return names;
 }
 
 struct GoldenCase {
@@ -62,9 +70,9 @@ inline std::vector<GoldenCase> GoldenCases(const std::filesystem::path& folder) 
 inline std::map<std::string, GoldenTensor> RunCapture(const Model& model,
                                                       const std::vector<std::int32_t>& ids,
                                                       std::int64_t batch,
-                                                      const CaptureOptions& options) {
+                                                      const RecordOptions& options) {
   const TemporaryFolder folder;
-  Capture(model, ids, batch, options, folder / "run.safetensors");
+  WriteRecording(Record(model, ids, batch, options), folder / "run.safetensors");
   return ReadGolden(folder / "run.safetensors");
 }
 

@@ -45,7 +45,8 @@ TEST(TrainGolden, TenAdamWStepsReproduceTorch) {
   auto expected = ReadGolden(folder / golden["final_params"].get<std::string>());
   std::size_t compared = 0;
   ModelWeights weights = optimizer.model().weights;
-  VisitParameters(start.config, weights, [&](const ParameterSpec& spec, const float* values) {
+  VisitParameters(start.config, weights, [&](const ParameterSpec& spec, const Weight& weight) {
+    const float* values = weight.f32();
     const auto it = expected.contains(spec.name) ? expected.find(spec.name)
                                                  : expected.find("transformer." + spec.name);
     ASSERT_NE(it, expected.end()) << spec.name;
@@ -72,7 +73,7 @@ TEST(TrainGolden, GradientsInBf16AreWithinThreePercent) {
     for (const GoldenCase& c : GoldenCases(GoldenModel(name))) {
       if (!c.has_grads) continue;
       const auto golden = ReadGolden(c.tensors);
-      CaptureOptions options{.gradients = true};
+      RecordOptions options{.gradients = true};
       options.packed = &packed;
       const auto run = RunCapture(model, c.ids, c.batch, options);
       EXPECT_NEAR(run.at("loss").values[0], c.loss, 0.05);

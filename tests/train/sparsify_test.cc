@@ -16,9 +16,9 @@
 #include "support/golden.h"
 #include "support/temporary_folder.h"
 #include "train/metrics_log.h"
-#include "use/capture.h"
 #include "use/evaluate.h"
 #include "use/generate.h"
+#include "use/record.h"
 
 namespace clearhead {
 namespace {
@@ -136,7 +136,7 @@ TEST(SparsifyStep, AccumulationEqualsTheLargeBatch) {
     Batches batches(tokens, 14, 1);
     SparsifyStep step(student.config, {.shape = shape, .seed = 5});
     results.push_back(step.Gradients(optimizer, dense, batches, 2, 0.5));
-    const float* first = optimizer.gradients().wte;
+    const float* first = optimizer.gradients()(Role::kTokenEmbedding);
     gradients.emplace_back(first, first + student.config.ParameterCount());
   }
   EXPECT_NEAR(results[0].loss, results[1].loss, 1e-6);
@@ -210,10 +210,11 @@ TEST(TrainedPart, OnlyThePartChanges) {
     }
     ModelWeights before = dense.weights, after = optimizer.model().weights;
     std::map<std::string, const float*> old;
-    VisitParameters(dense.config, before, [&](const ParameterSpec& spec, const float* values) {
-      old[spec.name] = values;
+    VisitParameters(dense.config, before, [&](const ParameterSpec& spec, const Weight& weight) {
+      old[spec.name] = weight.f32();
     });
-    VisitParameters(dense.config, after, [&](const ParameterSpec& spec, const float* values) {
+    VisitParameters(dense.config, after, [&](const ParameterSpec& spec, const Weight& weight) {
+      const float* values = weight.f32();
       const bool scores = spec.name.find("attn.c_attn") != std::string::npos;
       const bool projection = spec.name.find("attn.c_proj") != std::string::npos;
       std::int64_t changed = 0, outside = 0;
@@ -277,11 +278,14 @@ TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
 
 TEST(Lora, StartsAsTheModelItIsGiven) {
   const Model model = RandomModel(AdderConfig(), 1);
-  Optimizer plain(model, {.weight_decay = 0.0f});
   Optimizer optimizer(model, {.weight_decay = 0.0f, .part = ParseTrainedPart("lora:5")});
   optimizer.Restored(0);  // merges
-  const float *a = plain.model().weights.wte, *b = optimizer.model().weights.wte;
-  EXPECT_TRUE(std::equal(a, a + model.config.ParameterCount(), b));
+  ModelWeights before = model.weights;
+  VisitParameters(model.config, before, [&](const ParameterSpec& spec, const Weight& weight) {
+    const float *a = weight.f32(), *b = optimizer.model().weights(spec.role, spec.layer).f32();
+    EXPECT_TRUE(std::equal(a, a + spec.shape.size(), b)) << spec.name;
+    EXPECT_EQ(a == b, !IsTrained(TrainedPart::Kind::kLora, spec.role)) << "frozen ones stay put";
+  });
 }
 
 TEST(Sparsify, LoraResumesBitForBitAndSavesAPlainModel) {
@@ -310,7 +314,7 @@ TEST(StoredLogits, TrainLikeTheModelThatWroteThem) {
       {.layers = 2, .heads = 4, .width = 32, .vocabulary = 13, .positions = 15, .inner = 128}, 1);
   auto ids = Sums(90, 1);
   ids.resize(30 * 15);
-  Capture(dense, ids, 30, {}, folder / "logits.safetensors");
+  WriteRecording(Record(dense, ids, 30, {}), folder / "logits.safetensors");
   const StoredLogits stored(folder / "logits.safetensors", dense.config);
   ASSERT_EQ(stored.sequences(), 30);
   ASSERT_EQ(stored.ids(), ids);
@@ -327,7 +331,7 @@ TEST(StoredLogits, TrainLikeTheModelThatWroteThem) {
     SparsifyStep step(student.config,
                       {.shape = {.batch = 7, .context = 14}, .distill = 2.0f, .stored = teacher});
     results.push_back(step.Gradients(optimizer, dense, batches, 3, 0.5));
-    const float* first = optimizer.gradients().wte;
+    const float* first = optimizer.gradients()(Role::kTokenEmbedding);
     gradients.emplace_back(first, first + student.config.ParameterCount());
   }
   EXPECT_GT(results[0].divergence, 2e-5);

@@ -132,7 +132,7 @@ TEST(Gradients, AccumulationEqualsTheLargeBatch) {
     Batches batches(tokens, 12, 9);
     TrainStep step(model.config, shape);
     losses[i++] = step.Gradients(optimizer, batches, 6).loss;
-    const float* first = optimizer.gradients().wte;
+    const float* first = optimizer.gradients()(Role::kTokenEmbedding);
     results.emplace_back(first, first + model.config.ParameterCount());
   }
   EXPECT_NEAR(losses[0], losses[1], 1e-6);

@@ -57,7 +57,8 @@ Slow SlowEvaluation(const Model& model, const std::vector<std::int32_t>& tokens,
 }
 
 TEST(Evaluate, FollowsTheDefinition) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 41);
     for (const std::int64_t count : {2, 6, 18, 19, 50}) {
       const std::vector<std::int32_t> tokens = RandomIds(config, count, 42);
@@ -96,7 +97,8 @@ TEST(Evaluate, FollowsTheDefinition) {
 }
 
 TEST(Evaluate, DoesNotDependOnTheBatch) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 43);
     const std::vector<std::int32_t> tokens = RandomIds(config, 100, 44);
     const Evaluation expected = Evaluate(model, tokens, {.context = 7, .batch_tokens = 1});

@@ -32,7 +32,8 @@ std::vector<float> CachedLogits(const Model& model, const std::vector<std::int32
 
 TEST(KeyValueCache, PiecesGiveTheLogitsOfTheWhole) {
   const GateRun sampled{.mode = GateMode::kSampled, .noise = {.seed = 7}};
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 31);
     const std::vector<std::int32_t> ids = RandomIds(config, 17, 32);
     for (const GateRun& gates : {GateRun{}, sampled, GateRun{.open = true}}) {
@@ -53,7 +54,8 @@ std::int32_t ArgMax(const float* logits, std::int64_t count) {
 }
 
 TEST(Generate, EveryGreedyTokenIsTheLikeliest) {
-  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+  for (const ModelConfig& config : TestConfigs()) {
+    SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 33);
     for (const std::int64_t prompt : {1, 2, 7, 16}) {
       const Generation result = Generate(model, RandomIds(config, prompt, 34), {.max_new = 100});
