@@ -69,10 +69,8 @@ class CircuitPatterns final : public ReplaceOutputs {
 };
 
 struct Counter {
-  const Model& model;
-  const TaskSet& set;
+  const TaskRuns& runs;
   std::span<const std::int64_t> heads;
-  std::vector<TaskBatch> batches;
   ResidualGraph graph;
   std::vector<CircuitPatterns::Weights> weights;  // by batch
 
@@ -80,12 +78,14 @@ struct Counter {
   // mean metrics.
   std::vector<double> Run(const std::vector<float>& thresholds, AttentionEdges* counts) {
     const NodeSet others = OtherHeads(graph, heads);
+    const Model& model = runs.model();
+    const TaskSet& set = runs.set();
     std::vector<double> sums(std::max<std::size_t>(thresholds.size(), 1), 0.0);
     const double share = 1.0 / static_cast<double>(set.items.size());
-    for (std::size_t n = 0; n < batches.size(); ++n) {
-      const TaskBatch& batch = batches[n];
-      const KeptRun corrupted = RunAndKeep(model, set, batch, /*corrupted=*/true);
-      const Replacement replacement{.z = &corrupted.z, .mlp_out = &corrupted.mlp_out};
+    for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+      const TaskBatch& batch = runs.batches()[n];
+      const auto corrupted = runs.Corrupted(n);
+      const Replacement replacement{.z = &corrupted->z, .mlp_out = &corrupted->mlp_out};
       CircuitPatterns hooks(graph, others, replacement, batch.length, heads, weights[n]);
       Activations activations(model.config, batch.size(), batch.length, Keep::kNothing, 0);
       for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -112,7 +112,7 @@ struct Counter {
       counts->all += share * static_cast<double>(B) * pairs;
       for (std::int64_t b = 0; b < B; ++b) {
         const std::int64_t at = (graph.LayerOf(head) * B + b) * H + graph.HeadOf(head);
-        counts->open += share * (model.config.attention == AttentionKind::kGated
+        counts->open += share * (runs.config().attention == AttentionKind::kGated
                                      ? static_cast<double>(activations.open_edges[at])
                                      : pairs);
       }
@@ -122,17 +122,12 @@ struct Counter {
 
 }  // namespace
 
-AttentionEdges CountAttentionEdges(const Model& model, const TaskSet& set,
-                                   std::span<const std::int64_t> heads, const CircuitCurve& curve,
-                                   std::int64_t batch_rows) {
+AttentionEdges CountAttentionEdges(const TaskRuns& runs, std::span<const std::int64_t> heads,
+                                   const CircuitCurve& curve) {
   AttentionEdges edges;
   if (heads.empty()) return edges;
-  Counter counter{.model = model,
-                  .set = set,
-                  .heads = heads,
-                  .batches = MakeTaskBatches(set, model.config, batch_rows),
-                  .graph = ResidualGraph(model.config)};
-  counter.weights.resize(counter.batches.size(), CircuitPatterns::Weights(heads.size()));
+  Counter counter{.runs = runs, .heads = heads, .graph = ResidualGraph(runs.config())};
+  counter.weights.resize(runs.batches().size(), CircuitPatterns::Weights(heads.size()));
   const double circuit = counter.Run({}, &edges)[0];
   const double effect = curve.full - curve.empty;
   const auto faithfulness = [&](double metric) { return (metric - curve.empty) / effect; };
@@ -179,7 +174,7 @@ AttentionEdges CountAttentionEdges(const Model& model, const TaskSet& set,
   const float threshold = cut_at(high);
   edges.kept = static_cast<double>(std::count_if(sorted.begin(), sorted.end(),
                                                  [&](float w) { return w >= threshold; })) /
-               static_cast<double>(set.items.size());
+               static_cast<double>(runs.set().items.size());
   edges.kept_faithfulness = found;
   edges.threshold = high == 0 ? 0.0 : static_cast<double>(threshold);
   return edges;

@@ -22,8 +22,7 @@ struct AttentionEdges {
   double threshold = 0.0;          // the smallest weight kept
 };
 
-AttentionEdges CountAttentionEdges(const Model& model, const TaskSet& set,
-                                   std::span<const std::int64_t> heads, const CircuitCurve& curve,
-                                   std::int64_t batch_rows = kTaskBatchRows);
+AttentionEdges CountAttentionEdges(const TaskRuns& runs, std::span<const std::int64_t> heads,
+                                   const CircuitCurve& curve);
 
 }  // namespace clearhead

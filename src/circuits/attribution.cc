@@ -13,7 +13,6 @@
 #include "kernels/gemm.h"
 #include "model/head_weights.h"
 #include "model/run.h"
-#include "model/ungroup.h"
 
 namespace clearhead {
 namespace {
@@ -131,28 +130,29 @@ class ScoreHooks final : public Hooks {
 
 }  // namespace
 
-Attribution Attribute(const Model& given, const TaskSet& set, const AttributionOptions& options) {
-  // Edges end in one head's queries, keys or values.
-  const Model model = options.edges ? Ungroup(given) : given;
+Attribution Attribute(const TaskRuns& runs, const AttributionOptions& options) {
+  const Model& model = runs.model();
+  const TaskSet& set = runs.set();
+  Check(!options.edges || model.config.kv_heads() == model.config.heads,
+        "an edge ends in one head's keys or values: Ungroup the model first");
   const ResidualGraph graph(model.config);
   Attribution scores;
   scores.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
   if (options.edges) scores.edges.resize(static_cast<std::size_t>(graph.edge_count()), 0.0);
-  const std::int64_t runs = std::max<std::int64_t>(options.steps, 1);
-  const double weight = 1.0 / static_cast<double>(runs) / static_cast<double>(set.items.size());
+  const std::int64_t steps = std::max<std::int64_t>(options.steps, 1);
+  const double weight = 1.0 / static_cast<double>(steps) / static_cast<double>(set.items.size());
   std::int64_t done = 0;
-  for (const TaskBatch& batch : MakeTaskBatches(set, model.config, options.batch_rows)) {
-    Buffer<float> differences =
-        SourceRowsOf(model, graph, batch, RunAndKeep(model, set, batch, /*corrupted=*/true));
+  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+    const TaskBatch& batch = runs.batches()[n];
+    Buffer<float> differences = SourceRowsOf(model, graph, batch, *runs.Corrupted(n));
     {
-      const Buffer<float> clean =
-          SourceRowsOf(model, graph, batch, RunAndKeep(model, set, batch, /*corrupted=*/false));
+      const Buffer<float> clean = SourceRowsOf(model, graph, batch, *runs.Clean(n));
       for (std::int64_t i = 0; i < clean.size(); ++i) differences[i] -= clean[i];
     }
     Activations activations(model.config, batch.size(), batch.length, Keep::kAll, 0);
-    for (std::int64_t k = 0; k < runs; ++k) {
+    for (std::int64_t k = 0; k < steps; ++k) {
       const double mixed_in =
-          options.steps == 0 ? 0.0 : 1.0 - static_cast<double>(k) / static_cast<double>(runs);
+          options.steps == 0 ? 0.0 : 1.0 - static_cast<double>(k) / static_cast<double>(steps);
       ScoreHooks hooks(graph, batch, differences, options.edges, mixed_in, weight, &scores);
       const Pass pass{
           .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
@@ -172,8 +172,9 @@ std::string AttributionName(const AttributionOptions& options) {
                             : fmt::format("EAP-IG (inputs), {} steps", options.steps);
 }
 
-DirectContributions DirectLogitContributions(const Model& model, const TaskSet& set,
-                                             std::int64_t batch_rows) {
+DirectContributions DirectLogitContributions(const TaskRuns& runs) {
+  const Model& model = runs.model();
+  const TaskSet& set = runs.set();
   Check(set.metric == TaskMetric::kLogitDifference, "only logits are sums");
   const ResidualGraph graph(model.config);
   const std::int64_t C = model.config.width, S = graph.source_count();
@@ -182,8 +183,10 @@ DirectContributions DirectLogitContributions(const Model& model, const TaskSet& 
   const double share = 1.0 / static_cast<double>(set.items.size());
   DirectContributions direct;
   direct.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
-  for (const TaskBatch& batch : MakeTaskBatches(set, model.config, batch_rows)) {
-    const KeptRun run = RunAndKeep(model, set, batch, /*corrupted=*/false);
+  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+    const TaskBatch& batch = runs.batches()[n];
+    const auto kept = runs.Clean(n);
+    const KeptRun& run = *kept;
     const Buffer<float> sources = SourceRowsOf(model, graph, batch, run);
     for (std::int64_t b = 0; b < batch.size(); ++b) {
       const TaskItem& item = set.items[batch.items[static_cast<std::size_t>(b)]];

@@ -24,7 +24,6 @@ namespace clearhead {
 struct AttributionOptions {
   std::int64_t steps = 0;  // m of EAP-IG; 0: EAP
   bool edges = true;       // else nodes only, which is cheaper
-  std::int64_t batch_rows = kTaskBatchRows;
   OnProgress on_progress = {};
 };
 
@@ -33,7 +32,8 @@ struct Attribution {
   std::vector<double> edges;  // by edge of the residual graph; empty if not asked for
 };
 
-Attribution Attribute(const Model& model, const TaskSet& set, const AttributionOptions& options);
+// Edges are asked of a model in which every head has its own keys and values (model/ungroup.h).
+Attribution Attribute(const TaskRuns& runs, const AttributionOptions& options);
 
 std::string AttributionName(const AttributionOptions& options);  // "EAP-IG (inputs), 5 steps"
 
@@ -46,7 +46,6 @@ struct DirectContributions {
 };
 
 // Of logit differences only: a probability has no such sum.
-DirectContributions DirectLogitContributions(const Model& model, const TaskSet& set,
-                                             std::int64_t batch_rows = kTaskBatchRows);
+DirectContributions DirectLogitContributions(const TaskRuns& runs);
 
 }  // namespace clearhead

@@ -181,10 +181,9 @@ NodeSet OtherHeads(const ResidualGraph& graph, std::span<const std::int64_t> hea
   return others;
 }
 
-CircuitCurve TraceHeads(const Model& model, const TaskSet& set,
-                        const std::vector<std::int64_t>& heads, double full,
+CircuitCurve TraceHeads(const TaskRuns& runs, const std::vector<std::int64_t>& heads, double full,
                         const PatchOptions& patch, const CurveOptions& options) {
-  const ResidualGraph graph(model.config);
+  const ResidualGraph graph(runs.config());
   const MeasureSets measure = [&](const std::vector<std::vector<std::int64_t>>& sets) {
     std::vector<NodeSet> replaced;
     for (const std::vector<std::int64_t>& elements : sets) {
@@ -196,7 +195,7 @@ CircuitCurve TraceHeads(const Model& model, const TaskSet& set,
     }
     PatchOptions noise = patch;
     noise.direction = Direction::kNoise;
-    return MetricsWithReplaced(model, set, replaced, noise);
+    return MetricsWithReplaced(runs, replaced, noise);
   };
   std::vector<std::int64_t> order(heads.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});

@@ -75,8 +75,7 @@ std::vector<std::int64_t> RankByImportance(const std::vector<double>& importance
 
 // The curve of heads on clean prompts: heads outside the circuit are ablated, MLPs run on what they
 // then get. `heads` are nodes of the residual graph, most important first.
-CircuitCurve TraceHeads(const Model& model, const TaskSet& set,
-                        const std::vector<std::int64_t>& heads, double full,
+CircuitCurve TraceHeads(const TaskRuns& runs, const std::vector<std::int64_t>& heads, double full,
                         const PatchOptions& patch, const CurveOptions& options);
 
 // All heads but these.

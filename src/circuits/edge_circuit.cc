@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "circuits/source_rows.h"
+#include "core/error.h"
 #include "core/threads.h"
 #include "model/head_weights.h"
 #include "model/run.h"
-#include "model/ungroup.h"
 
 namespace clearhead {
 namespace {
@@ -35,24 +35,37 @@ struct SourceRuns {
   std::vector<float> final_rows;  // [R, C] stream after the last block, corrupted
 };
 
-SourceRuns RunSources(const Model& model, const TaskSet& set, const ResidualGraph& graph,
-                      const TaskBatch& batch) {
-  const std::int64_t C = model.config.width, first = batch.shared;
-  SourceRuns runs{.corrupted_run = RunAndKeep(model, set, batch, /*corrupted=*/true)};
+SourceRuns RunSources(const TaskRuns& task, const ResidualGraph& graph, std::size_t n) {
+  const TaskBatch& batch = task.batches()[n];
+  const std::int64_t C = task.config().width, first = batch.shared;
+  const auto whole = task.Corrupted(n);
+  SourceRuns runs{
+      .corrupted_run = {.cache = KeyValueCache(task.config(), batch.size(), batch.length)}};
   KeptRun& run = runs.corrupted_run;
-  for (auto* layers :
-       {&run.resid_pre, &run.resid_mid, &run.z, &run.mlp_out, &run.attention_scale}) {
-    for (Buffer<float>& rows : *layers) {
+  const auto rest_of = [&](const std::vector<Buffer<float>>& layers) {
+    std::vector<Buffer<float>> rest;
+    for (const Buffer<float>& rows : layers) {
       const std::int64_t width = rows.size() / (batch.size() * batch.length);
-      rows = From(first, batch, rows.data(), width);
+      rest.push_back(From(first, batch, rows.data(), width));
     }
+    return rest;
+  };
+  run.resid_pre = rest_of(whole->resid_pre);
+  run.resid_mid = rest_of(whole->resid_mid);
+  run.z = rest_of(whole->z);
+  run.mlp_out = rest_of(whole->mlp_out);
+  run.attention_scale = rest_of(whole->attention_scale);
+  for (std::size_t layer = 0; layer < run.cache.keys.size(); ++layer) {
+    std::copy(whole->cache.keys[layer].begin(), whole->cache.keys[layer].end(),
+              run.cache.keys[layer].begin());
+    std::copy(whole->cache.values[layer].begin(), whole->cache.values[layer].end(),
+              run.cache.values[layer].begin());
   }
   runs.rest = {.items = batch.items, .length = batch.length - first};
   const Buffer<std::int32_t> ids = From(first, batch, batch.corrupted.data(), 1);
   runs.rest.corrupted.assign(ids.begin(), ids.end());
-  runs.corrupted = SourceRowsOf(model, graph, runs.rest, run);
-  const KeptRun clean = RunAndKeep(model, set, batch, /*corrupted=*/false);
-  runs.input = From(first, batch, clean.resid_pre[0].data(), C);
+  runs.corrupted = SourceRowsOf(task.model(), graph, runs.rest, run);
+  runs.input = From(first, batch, task.Clean(n)->resid_pre[0].data(), C);
   for (std::int64_t i = 0; i < runs.input.size(); ++i) {
     runs.input[i] -= run.resid_pre[0][i];
     runs.final_rows.push_back(run.resid_mid.back()[i] + run.mlp_out.back()[i]);
@@ -242,13 +255,16 @@ NodeSet NodesOf(const ResidualGraph& graph, const EdgeSet& edges) {
   return nodes;
 }
 
-std::vector<double> MetricsOfEdgeSets(const Model& given, const TaskSet& set,
-                                      const std::vector<EdgeSet>& sets, std::int64_t batch_rows) {
-  const Model model = Ungroup(given);
+std::vector<double> MetricsOfEdgeSets(const TaskRuns& task, const std::vector<EdgeSet>& sets) {
+  const Model& model = task.model();
+  const TaskSet& set = task.set();
+  Check(model.config.kv_heads() == model.config.heads,
+        "an edge ends in one head's keys or values: Ungroup the model first");
   const ResidualGraph graph(model.config);
   std::vector<std::vector<double>> metrics(sets.size(), std::vector<double>(set.items.size()));
-  for (const TaskBatch& batch : MakeTaskBatches(set, model.config, batch_rows)) {
-    SourceRuns runs = RunSources(model, set, graph, batch);
+  for (std::size_t n = 0; n < task.batches().size(); ++n) {
+    const TaskBatch& batch = task.batches()[n];
+    SourceRuns runs = RunSources(task, graph, n);
     const std::int64_t length = runs.rest.length;
     KeyValueCache& cache = runs.corrupted_run.cache;
     Activations activations(model.config, batch.size(), length, Keep::kNothing, 0);
@@ -276,11 +292,9 @@ std::vector<double> MetricsOfEdgeSets(const Model& given, const TaskSet& set,
   return means;
 }
 
-EdgeCircuit TraceEdges(const Model& given, const TaskSet& set, const std::vector<double>& scores,
-                       double full, const CurveOptions& options, std::int64_t batch_rows,
-                       const OnProgress& on_progress) {
-  const Model model = Ungroup(given);
-  const ResidualGraph graph(model.config);
+EdgeCircuit TraceEdges(const TaskRuns& runs, const std::vector<double>& scores, double full,
+                       const CurveOptions& options, const OnProgress& on_progress) {
+  const ResidualGraph graph(runs.config());
   const auto pruned = [&](std::span<const std::int64_t> edges) {
     EdgeSet chosen(static_cast<std::size_t>(graph.edge_count()), false);
     for (const std::int64_t edge : edges) chosen[static_cast<std::size_t>(edge)] = true;
@@ -295,7 +309,7 @@ EdgeCircuit TraceEdges(const Model& given, const TaskSet& set, const std::vector
       for (std::size_t i = first; i < std::min(first + 8, sets.size()); ++i) {
         chosen.push_back(pruned(sets[i]));
       }
-      const std::vector<double> found = MetricsOfEdgeSets(model, set, chosen, batch_rows);
+      const std::vector<double> found = MetricsOfEdgeSets(runs, chosen);
       metrics.insert(metrics.end(), found.begin(), found.end());
       done += static_cast<std::int64_t>(chosen.size());
       if (on_progress) on_progress(done, 0);

@@ -23,9 +23,8 @@ NodeSet NodesOf(const ResidualGraph& graph, const EdgeSet& edges);
 
 // For every set of edges, the mean metric of the task, run as above. (Not pruned here: edges on no
 // path change nothing but time.)
-std::vector<double> MetricsOfEdgeSets(const Model& model, const TaskSet& set,
-                                      const std::vector<EdgeSet>& sets,
-                                      std::int64_t batch_rows = kTaskBatchRows);
+// The model is one in which every head has its own keys and values (model/ungroup.h).
+std::vector<double> MetricsOfEdgeSets(const TaskRuns& runs, const std::vector<EdgeSet>& sets);
 
 struct EdgeCircuit {
   CircuitCurve curve;               // sizes are numbers of edges before pruning
@@ -34,9 +33,7 @@ struct EdgeCircuit {
 };
 
 // Edges by |score|, added in that order, pruned and run.
-EdgeCircuit TraceEdges(const Model& model, const TaskSet& set, const std::vector<double>& scores,
-                       double full, const CurveOptions& options,
-                       std::int64_t batch_rows = kTaskBatchRows,
-                       const OnProgress& on_progress = {});
+EdgeCircuit TraceEdges(const TaskRuns& runs, const std::vector<double>& scores, double full,
+                       const CurveOptions& options, const OnProgress& on_progress = {});
 
 }  // namespace clearhead

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "heads/head_report.h"
+#include "model/ungroup.h"
 
 namespace clearhead {
 namespace {
@@ -21,17 +22,16 @@ OnProgress Named(const FindOptions& options, std::string_view what) {
   };
 }
 
-HeadCircuit FindHeads(const Model& model, const TaskSet& set, const FindOptions& options,
-                      const std::vector<double>& attribution, double full) {
-  const ResidualGraph graph(model.config);
+HeadCircuit FindHeads(const TaskRuns& runs, const FindOptions& options,
+                      const std::vector<double>& attribution) {
+  const ResidualGraph graph(runs.config());
   std::vector<std::int64_t> nodes = graph.AllHeads();
   for (const std::int64_t mlp : graph.AllMlps()) nodes.push_back(mlp);
   HeadCircuit circuit;
   const auto patch = [&](Direction direction, std::string_view what) {
-    return PatchNodes(model, set, nodes,
+    return PatchNodes(runs, nodes,
                       {.direction = direction,
                        .ablation = options.ablation,
-                       .batch_rows = options.batch_rows,
                        .on_progress = Named(options, what)});
   };
   const HeadImportance by = options.importance;
@@ -53,14 +53,12 @@ HeadCircuit FindHeads(const Model& model, const TaskSet& set, const FindOptions&
   for (const std::int64_t node : RankByImportance(circuit.importance)) {
     if (graph.IsHead(node)) circuit.heads.push_back(node);
   }
-  circuit.curve = TraceHeads(model, set, circuit.heads, full,
-                             {.ablation = options.ablation,
-                              .batch_rows = options.batch_rows,
-                              .on_progress = Named(options, "adding heads")},
-                             options.curve);
+  circuit.curve = TraceHeads(
+      runs, circuit.heads, runs.clean_metric(),
+      {.ablation = options.ablation, .on_progress = Named(options, "adding heads")}, options.curve);
   const auto size = static_cast<std::size_t>(circuit.curve.At(0.9).size);
-  circuit.attention = CountAttentionEdges(model, set, std::span(circuit.heads).first(size),
-                                          circuit.curve, options.batch_rows);
+  circuit.attention =
+      CountAttentionEdges(runs, std::span(circuit.heads).first(size), circuit.curve);
   return circuit;
 }
 
@@ -129,21 +127,19 @@ CircuitReport FindCircuit(const Model& model, const TaskSet& set, const FindOpti
                        .skipped = set.skipped,
                        .options = options,
                        .score = ScoreTask(model, set)};
-  report.attribution = Attribute(model, set,
-                                 {.steps = options.steps,
-                                  .batch_rows = options.batch_rows,
-                                  .on_progress = Named(options, "attributing edges")});
+  // An edge ends in one head's keys or values, so heads that share them are taken apart: the same
+  // numbers. Every stage starts from the same runs.
+  const Model apart = Ungroup(model);
+  const TaskRuns runs(apart, set, options.batch_rows);
+  report.attribution =
+      Attribute(runs, {.steps = options.steps, .on_progress = Named(options, "attributing edges")});
   if (set.metric == TaskMetric::kLogitDifference) {
-    report.direct = DirectLogitContributions(model, set, options.batch_rows);
+    report.direct = DirectLogitContributions(runs);
   }
-  // The plain clean run by the same way as the patched ones: f of the full set is then exactly 1.
-  const double full = PatchNodes(model, set, {}, {.batch_rows = options.batch_rows}).clean;
-  if (options.heads) {
-    report.heads = FindHeads(model, set, options, report.attribution.nodes, full);
-  }
+  if (options.heads) report.heads = FindHeads(runs, options, report.attribution.nodes);
   if (options.edges) {
-    report.edges = TraceEdges(model, set, report.attribution.edges, full, options.curve,
-                              options.batch_rows, Named(options, "running circuits of edges"));
+    report.edges = TraceEdges(runs, report.attribution.edges, runs.clean_metric(), options.curve,
+                              Named(options, "running circuits of edges"));
   }
   report.roles = RolesOf(model, set);
   return report;

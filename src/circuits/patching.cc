@@ -42,65 +42,55 @@ std::vector<NodeSet> OneByOne(const ResidualGraph& graph, const std::vector<std:
 using RunSets = std::function<std::vector<std::vector<double>>(
     const TaskBatch& batch, const KeptRun& base, const Replacement& replacement)>;
 
-// The mean metric of every set, and of the plain runs. Batches outermost: memory is that of one
-// batch. Sums run over the items in the set's order, whatever the batches.
-struct AllMetrics {
-  double clean = 0.0, corrupted = 0.0;
-  std::vector<double> sets;
-};
-
-AllMetrics OverBatches(const Model& model, const TaskSet& set, std::size_t count,
-                       const PatchOptions& options, const RunSets& run) {
+// The mean metric of every set. Sums run over the items in the set's order, whatever the batches.
+std::vector<double> OverBatches(const TaskRuns& runs, std::size_t count,
+                                const PatchOptions& options, const RunSets& run) {
   Check(options.ablation == Ablation::kResample || options.direction == Direction::kNoise,
         "means and zeros replace outputs of the clean run");
-  const std::vector<TaskBatch> batches = MakeTaskBatches(set, model.config, options.batch_rows);
   MeanOutputs means;
-  if (options.ablation == Ablation::kMean) means = MeanOfCorrupted(model, set, batches);
-  std::vector<double> clean(set.items.size()), corrupted(set.items.size());
-  std::vector<std::vector<double>> metrics(count, std::vector<double>(set.items.size()));
+  if (options.ablation == Ablation::kMean) means = MeanOfCorrupted(runs);
+  const std::size_t items = runs.set().items.size();
+  std::vector<std::vector<double>> metrics(count, std::vector<double>(items));
   std::int64_t done = 0;
-  for (const TaskBatch& batch : batches) {
-    const KeptRun clean_run = RunAndKeep(model, set, batch, /*corrupted=*/false);
-    const KeptRun corrupted_run = RunAndKeep(model, set, batch, /*corrupted=*/true);
+  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+    const TaskBatch& batch = runs.batches()[n];
     const bool noise = options.direction == Direction::kNoise;
-    const KeptRun& base = noise ? clean_run : corrupted_run;
-    const KeptRun& source = noise ? corrupted_run : clean_run;
+    const auto base = noise ? runs.Clean(n) : runs.Corrupted(n);
+    std::shared_ptr<const KeptRun> source;
     Replacement replacement;
     if (options.ablation == Ablation::kResample) {
-      replacement = {.z = &source.z, .mlp_out = &source.mlp_out};
+      source = noise ? runs.Corrupted(n) : runs.Clean(n);
+      replacement = {.z = &source->z, .mlp_out = &source->mlp_out};
     } else if (options.ablation == Ablation::kMean) {
       replacement = {.z = &means.z, .mlp_out = &means.mlp_out, .per_row = false};
     }
-    const std::vector<std::vector<double>> found = run(batch, base, replacement);
+    const std::vector<std::vector<double>> found = run(batch, *base, replacement);
     for (std::size_t b = 0; b < batch.items.size(); ++b) {
-      clean[batch.items[b]] = clean_run.metrics[b];
-      corrupted[batch.items[b]] = corrupted_run.metrics[b];
       for (std::size_t s = 0; s < count; ++s) metrics[s][batch.items[b]] = found[s][b];
     }
     done += batch.size();
-    if (options.on_progress) {
-      options.on_progress(done, static_cast<std::int64_t>(set.items.size()));
-    }
+    if (options.on_progress) options.on_progress(done, static_cast<std::int64_t>(items));
   }
-  AllMetrics all{.clean = Mean(clean), .corrupted = Mean(corrupted)};
-  for (const std::vector<double>& items : metrics) all.sets.push_back(Mean(items));
+  std::vector<double> all;
+  for (const std::vector<double>& of_set : metrics) all.push_back(Mean(of_set));
   return all;
 }
 
-RunSets Patched(const Model& model, const TaskSet& set, const std::vector<NodeSet>& replaced) {
+RunSets Patched(const TaskRuns& runs, const std::vector<NodeSet>& replaced) {
   return [&](const TaskBatch& batch, const KeptRun& base, const Replacement& replacement) {
-    return PatchedRuns(model, set, batch, base, replacement, replaced.size()).Run(replaced);
+    return PatchedRuns(runs.model(), runs.set(), batch, base, replacement, replaced.size())
+        .Run(replaced);
   };
 }
 
-NodeEffects Effects(const ResidualGraph& graph, const std::vector<std::int64_t>& nodes,
-                    const AllMetrics& metrics, Direction direction) {
-  NodeEffects effects{.clean = metrics.clean, .corrupted = metrics.corrupted};
-  effects.effect.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
+NodeEffects Effects(const TaskRuns& runs, const std::vector<std::int64_t>& nodes,
+                    const std::vector<double>& metrics, Direction direction) {
+  NodeEffects effects{.clean = runs.clean_metric(), .corrupted = runs.corrupted_metric()};
+  effects.effect.resize(static_cast<std::size_t>(ResidualGraph(runs.config()).node_count()), 0.0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     effects.effect[static_cast<std::size_t>(nodes[i])] = direction == Direction::kNoise
-                                                             ? metrics.clean - metrics.sets[i]
-                                                             : metrics.sets[i] - metrics.corrupted;
+                                                             ? effects.clean - metrics[i]
+                                                             : metrics[i] - effects.corrupted;
   }
   return effects;
 }
@@ -283,10 +273,9 @@ std::vector<std::vector<double>> PatchedRuns::Run(const std::vector<NodeSet>& re
   return metrics;
 }
 
-MeanOutputs MeanOfCorrupted(const Model& model, const TaskSet& set,
-                            const std::vector<TaskBatch>& batches) {
-  const std::int64_t C = model.config.width, Z = model.config.heads_width();
-  const auto layers = static_cast<std::size_t>(model.config.layers);
+MeanOutputs MeanOfCorrupted(const TaskRuns& runs) {
+  const std::int64_t C = runs.config().width, Z = runs.config().heads_width();
+  const auto layers = static_cast<std::size_t>(runs.config().layers);
   using Sums = std::vector<std::vector<double>>;
   Sums z(layers, std::vector<double>(static_cast<std::size_t>(Z)));
   Sums mlp_out(layers, std::vector<double>(static_cast<std::size_t>(C)));
@@ -296,11 +285,12 @@ MeanOutputs MeanOfCorrupted(const Model& model, const TaskSet& set,
     }
   };
   std::int64_t rows = 0;
-  for (const TaskBatch& batch : batches) {
-    const KeptRun run = RunAndKeep(model, set, batch, /*corrupted=*/true);
+  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+    const TaskBatch& batch = runs.batches()[n];
+    const auto run = runs.Corrupted(n);
     for (std::size_t layer = 0; layer < layers; ++layer) {
-      add(run.z[layer], z[layer]);
-      add(run.mlp_out[layer], mlp_out[layer]);
+      add(run->z[layer], z[layer]);
+      add(run->mlp_out[layer], mlp_out[layer]);
     }
     rows += batch.size() * batch.length;
   }
@@ -319,24 +309,20 @@ MeanOutputs MeanOfCorrupted(const Model& model, const TaskSet& set,
   return means;
 }
 
-std::vector<double> MetricsWithReplaced(const Model& model, const TaskSet& set,
-                                        const std::vector<NodeSet>& replaced,
+std::vector<double> MetricsWithReplaced(const TaskRuns& runs, const std::vector<NodeSet>& replaced,
                                         const PatchOptions& options) {
-  return OverBatches(model, set, replaced.size(), options, Patched(model, set, replaced)).sets;
+  return OverBatches(runs, replaced.size(), options, Patched(runs, replaced));
 }
 
-NodeEffects PatchNodes(const Model& model, const TaskSet& set,
-                       const std::vector<std::int64_t>& nodes, const PatchOptions& options) {
-  const ResidualGraph graph(model.config);
-  const std::vector<NodeSet> sets = OneByOne(graph, nodes);
-  return Effects(graph, nodes,
-                 OverBatches(model, set, sets.size(), options, Patched(model, set, sets)),
-                 options.direction);
+NodeEffects PatchNodes(const TaskRuns& runs, const std::vector<std::int64_t>& nodes,
+                       const PatchOptions& options) {
+  const std::vector<NodeSet> sets = OneByOne(ResidualGraph(runs.config()), nodes);
+  return Effects(runs, nodes, MetricsWithReplaced(runs, sets, options), options.direction);
 }
 
-NodeEffects PatchNodesByRerunning(const Model& model, const TaskSet& set,
-                                  const std::vector<std::int64_t>& nodes,
+NodeEffects PatchNodesByRerunning(const TaskRuns& runs, const std::vector<std::int64_t>& nodes,
                                   const PatchOptions& options) {
+  const Model& model = runs.model();
   const ResidualGraph graph(model.config);
   const bool corrupted = options.direction == Direction::kDenoise;
   const auto run = [&](const TaskBatch& batch, const KeptRun&, const Replacement& replacement) {
@@ -350,12 +336,11 @@ NodeEffects PatchNodesByRerunning(const Model& model, const TaskSet& set,
       ForwardToFinalNorm(pass, batch.Prompts(corrupted).data(), activations);
       const Buffer<float> last =
           LastRows(batch.size(), batch.length, model.config.width, activations.ln_f);
-      metrics.push_back(LastMetrics(pass, set, batch, last.data()));
+      metrics.push_back(LastMetrics(pass, runs.set(), batch, last.data()));
     }
     return metrics;
   };
-  return Effects(graph, nodes, OverBatches(model, set, nodes.size(), options, run),
-                 options.direction);
+  return Effects(runs, nodes, OverBatches(runs, nodes.size(), options, run), options.direction);
 }
 
 }  // namespace clearhead

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "circuits/kept_run.h"
 #include "circuits/replace_outputs.h"
+#include "circuits/task_runs.h"
 #include "model/activations.h"
 
 namespace clearhead {
@@ -36,7 +36,6 @@ using OnProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 struct PatchOptions {
   Direction direction = Direction::kNoise;
   Ablation ablation = Ablation::kResample;  // the others only with kNoise
-  std::int64_t batch_rows = kTaskBatchRows;
   OnProgress on_progress = {};
 };
 
@@ -95,12 +94,10 @@ class PatchedRuns {
 struct MeanOutputs {
   std::vector<Buffer<float>> z, mlp_out;
 };
-MeanOutputs MeanOfCorrupted(const Model& model, const TaskSet& set,
-                            const std::vector<TaskBatch>& batches);
+MeanOutputs MeanOfCorrupted(const TaskRuns& runs);
 
 // For every set of replaced nodes, the mean metric of the task over all items.
-std::vector<double> MetricsWithReplaced(const Model& model, const TaskSet& set,
-                                        const std::vector<NodeSet>& replaced,
+std::vector<double> MetricsWithReplaced(const TaskRuns& runs, const std::vector<NodeSet>& replaced,
                                         const PatchOptions& options);
 
 struct NodeEffects {
@@ -109,12 +106,11 @@ struct NodeEffects {
 };
 
 // One node at a time.
-NodeEffects PatchNodes(const Model& model, const TaskSet& set,
-                       const std::vector<std::int64_t>& nodes, const PatchOptions& options);
+NodeEffects PatchNodes(const TaskRuns& runs, const std::vector<std::int64_t>& nodes,
+                       const PatchOptions& options);
 
 // The same, running the whole model for every patch: the specification, slow.
-NodeEffects PatchNodesByRerunning(const Model& model, const TaskSet& set,
-                                  const std::vector<std::int64_t>& nodes,
+NodeEffects PatchNodesByRerunning(const TaskRuns& runs, const std::vector<std::int64_t>& nodes,
                                   const PatchOptions& options);
 
 }  // namespace clearhead

@@ -44,9 +44,9 @@ PatchingTimes TimePatching(const Model& model, const TaskSet& set, std::int64_t 
   for (std::size_t i = 0; i < heads.size(); i += static_cast<std::size_t>(every)) {
     some.push_back(heads[i]);
   }
-  const Timed plain = Time([&] { return PatchNodes(model, set, {}, {}); });
-  const Timed fast = Time([&] { return PatchNodes(model, set, heads, {}); });
-  const Timed slow = Time([&] { return PatchNodesByRerunning(model, set, some, {}); });
+  const Timed plain = Time([&] { return PatchNodes({model, set}, {}, {}); });
+  const Timed fast = Time([&] { return PatchNodes({model, set}, heads, {}); });
+  const Timed slow = Time([&] { return PatchNodesByRerunning({model, set}, some, {}); });
   const double scale = static_cast<double>(heads.size()) / static_cast<double>(some.size());
   PatchingTimes times{.prompts = static_cast<std::int64_t>(set.items.size()),
                       .heads = static_cast<std::int64_t>(heads.size()),

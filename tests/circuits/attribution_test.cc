@@ -18,7 +18,7 @@ std::vector<double> ExactEdgeEffects(const Model& model, const TaskSet& set) {
   const EdgeSet all(static_cast<std::size_t>(graph.edge_count()), true);
   std::vector<EdgeSet> sets(all.size() + 1, all);
   for (std::size_t edge = 0; edge < all.size(); ++edge) sets[edge][edge] = false;
-  std::vector<double> metrics = MetricsOfEdgeSets(model, set, sets);
+  std::vector<double> metrics = MetricsOfEdgeSets({model, set}, sets);
   const double full = metrics.back();
   metrics.pop_back();
   for (double& metric : metrics) metric = full - metric;
@@ -38,14 +38,14 @@ TEST(Eap, EqualsExactPatchingOnALinearModel) {
   const std::vector<double> exact = ExactEdgeEffects(model, set);
   ASSERT_GT(Largest(exact), 0.1);
   for (const std::int64_t steps : {0, 3}) {
-    const Attribution scores = Attribute(model, set, {.steps = steps});
+    const Attribution scores = Attribute({model, set}, {.steps = steps});
     for (std::int64_t edge = 0; edge < graph.edge_count(); ++edge) {
       const auto at = static_cast<std::size_t>(edge);
       // fp32, with activations of 30 in the MLPs
       EXPECT_NEAR(scores.edges[at], exact[at], 1e-3) << graph.EdgeName(edge);
     }
     const std::vector<std::int64_t> nodes = HeadsAndMlps(graph);
-    const NodeEffects effects = PatchNodes(model, set, nodes, {});
+    const NodeEffects effects = PatchNodes({model, set}, nodes, {});
     double direct = 0.0;
     for (std::int64_t node = 0; node < graph.source_count(); ++node) {
       const auto at = static_cast<std::size_t>(node);
@@ -92,12 +92,12 @@ double LargestDifference(const std::vector<double>& a, const std::vector<double>
 TEST(Eap, EqualsExactPatchingToFirstOrder) {
   const auto errors = [](float distance) {  // relative: of edges, of nodes
     const auto [model, set] = NearTwins(AttentionKind::kSoftmax, distance);
-    const Attribution scores = Attribute(model, set, {});
+    const Attribution scores = Attribute({model, set}, {});
     const std::vector<double> edges = ExactEdgeEffects(model, set);
     std::vector<double> node_scores = scores.nodes;
     node_scores[0] = 0.0;  // the input is no node that is patched
     const std::vector<double> nodes =
-        PatchNodes(model, set, HeadsAndMlps(ResidualGraph(model.config)), {}).effect;
+        PatchNodes({model, set}, HeadsAndMlps(ResidualGraph(model.config)), {}).effect;
     EXPECT_GT(Largest(edges), 0.05 * static_cast<double>(distance));
     return std::pair(LargestDifference(scores.edges, edges) / Largest(edges),
                      LargestDifference(node_scores, nodes) / Largest(nodes));
@@ -120,7 +120,7 @@ TEST(EapIg, InputExplainsTheWholeDifference) {
     const TaskScore score = ScoreTask(model, set);
     const double difference = score.clean_metric - score.corrupted_metric;
     const double scale = metric == TaskMetric::kLogitDifference ? 1.0 : 0.05;
-    const Attribution scores = Attribute(model, set, {.steps = 300, .edges = false});
+    const Attribution scores = Attribute({model, set}, {.steps = 300, .edges = false});
     EXPECT_NEAR(scores.nodes[0], difference, 0.02 * scale);
   }
 }
@@ -128,12 +128,12 @@ TEST(EapIg, InputExplainsTheWholeDifference) {
 TEST(Attribution, DoesNotDependOnBatchesOrThreads) {
   const Model model = LivelyModel(DeepConfig(AttentionKind::kGated), 3);
   const TaskSet set = RandomTask(model.config, 11, 8);
-  const Attribution expected = Attribute(model, set, {.steps = 2});
+  const Attribution expected = Attribute({model, set}, {.steps = 2});
   const int threads = Threads();
   for (const int count : {1, 2, 3}) {
     SetThreads(count);
     for (const std::int64_t rows : {1, 29, 4096}) {
-      const Attribution found = Attribute(model, set, {.steps = 2, .batch_rows = rows});
+      const Attribution found = Attribute({model, set, rows}, {.steps = 2});
       for (std::size_t i = 0; i < found.edges.size(); ++i) {
         EXPECT_NEAR(found.edges[i], expected.edges[i], 1e-5);
       }
@@ -150,7 +150,7 @@ TEST(DirectContributions, AddUpToTheMetric) {
     SCOPED_TRACE(NameOf(config));
     const Model model = LivelyModel(config, 3);
     const TaskSet set = RandomTask(model.config, 9, 8);
-    const DirectContributions direct = DirectLogitContributions(model, set);
+    const DirectContributions direct = DirectLogitContributions({model, set});
     double sum = direct.bias;
     for (const double node : direct.nodes) sum += node;
     EXPECT_NEAR(sum, ScoreTask(model, set).clean_metric, 1e-5);

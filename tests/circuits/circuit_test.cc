@@ -9,6 +9,7 @@
 #include "circuits/edge_circuit.h"
 #include "circuits/task_score.h"
 #include "circuits/toy_models.h"
+#include "model/ungroup.h"
 
 namespace clearhead {
 namespace {
@@ -48,10 +49,11 @@ TEST_P(BuiltInduction, DoesItsTask) {
 
 TEST_P(BuiltInduction, CircuitIsTheTwoHeadsThatWereBuilt) {
   for (const Direction direction : {Direction::kNoise, Direction::kDenoise}) {
-    const NodeEffects effects = PatchNodes(model, set, graph.AllHeads(), {.direction = direction});
+    const NodeEffects effects =
+        PatchNodes({model, set}, graph.AllHeads(), {.direction = direction});
     const std::vector<std::int64_t> heads = RankedHeads(graph, effects.effect);
     EXPECT_THAT(Labels(graph, std::span(heads).first(2)), UnorderedElementsAre("L0H0", "L1H1"));
-    const CircuitCurve curve = TraceHeads(model, set, heads, effects.clean, {}, {});
+    const CircuitCurve curve = TraceHeads({model, set}, heads, effects.clean, {}, {});
     for (const CircuitMark& mark : curve.marks) {
       EXPECT_EQ(mark.size, 2) << mark.target;
       EXPECT_GE(mark.faithfulness, mark.target);
@@ -62,15 +64,15 @@ TEST_P(BuiltInduction, CircuitIsTheTwoHeadsThatWereBuilt) {
     EXPECT_EQ(curve.points.back().faithfulness, 1.0);
     EXPECT_LT(curve.points[1].faithfulness, 0.1);  // neither head does it alone
   }
-  const std::vector<double> scores = Attribute(model, set, {.steps = 5, .edges = false}).nodes;
+  const std::vector<double> scores = Attribute({model, set}, {.steps = 5, .edges = false}).nodes;
   const std::vector<std::int64_t> heads = RankedHeads(graph, scores);
   EXPECT_THAT(Labels(graph, std::span(heads).first(2)), UnorderedElementsAre("L0H0", "L1H1"));
 }
 
 TEST_P(BuiltInduction, EdgesAreTheThreeThatDiffer) {
-  const Attribution scores = Attribute(model, set, {.steps = 5});
+  const Attribution scores = Attribute({model, set}, {.steps = 5});
   const TaskScore score = ScoreTask(model, set);
-  const EdgeCircuit circuit = TraceEdges(model, set, scores.edges, score.clean_metric, {});
+  const EdgeCircuit circuit = TraceEdges({model, set}, scores.edges, score.clean_metric, {});
   std::vector<std::string> names;
   for (std::int64_t edge = 0; edge < graph.edge_count(); ++edge) {
     if (circuit.at[1][static_cast<std::size_t>(edge)]) names.push_back(graph.EdgeName(edge));
@@ -86,8 +88,8 @@ TEST_P(BuiltInduction, EdgesAreTheThreeThatDiffer) {
 TEST_P(BuiltInduction, AttentionEdgesAreCounted) {
   const std::vector<std::int64_t> heads = {graph.Head(0, 0), graph.Head(1, 1)};
   const TaskScore score = ScoreTask(model, set);
-  const CircuitCurve curve = TraceHeads(model, set, heads, score.clean_metric, {}, {});
-  const AttentionEdges edges = CountAttentionEdges(model, set, heads, curve);
+  const CircuitCurve curve = TraceHeads({model, set}, heads, score.clean_metric, {}, {});
+  const AttentionEdges edges = CountAttentionEdges({model, set}, heads, curve);
   double all = 0.0, meant = 0.0;
   for (const TaskItem& item : set.items) {
     const auto length = static_cast<double>(item.clean.size());
@@ -164,14 +166,14 @@ TEST(Curve, OfOneElement) {
 TEST(EdgeRuns, AllEdgesAreTheCleanRunAndNoneTheCorruptedOne) {
   for (const ModelConfig& config : DeepConfigs()) {
     SCOPED_TRACE(NameOf(config));
-    const Model model = LivelyModel(config, 3);
+    const Model model = Ungroup(LivelyModel(config, 3));
     const TaskSet set = RandomTask(model.config, 9, 5);
     const ResidualGraph graph(model.config);
     const auto count = static_cast<std::size_t>(graph.edge_count());
     const TaskScore score = ScoreTask(model, set);
     for (const std::int64_t rows : {1, 23, 512}) {
       const std::vector<double> metrics =
-          MetricsOfEdgeSets(model, set, {EdgeSet(count, false), EdgeSet(count, true)}, rows);
+          MetricsOfEdgeSets({model, set, rows}, {EdgeSet(count, false), EdgeSet(count, true)});
       EXPECT_NEAR(metrics[0], score.corrupted_metric, 2e-5);
       EXPECT_NEAR(metrics[1], score.clean_metric, 2e-5);
     }
@@ -193,8 +195,8 @@ TEST(EdgeRuns, AgreeWithReplacingNodes) {
       edges[edge] = false;
     }
   }
-  EXPECT_NEAR(MetricsOfEdgeSets(model, set, {edges})[0],
-              MetricsWithReplaced(model, set, {nodes}, {})[0], 2e-5);
+  EXPECT_NEAR(MetricsOfEdgeSets({model, set}, {edges})[0],
+              MetricsWithReplaced({model, set}, {nodes}, {})[0], 2e-5);
 }
 
 TEST(EdgeRuns, PruningChangesNothing) {
@@ -216,8 +218,8 @@ TEST(EdgeRuns, PruningChangesNothing) {
     EXPECT_EQ(PruneEdges(graph, pruned.back()), pruned.back());
   }
   EXPECT_GT(removed, 10);
-  const std::vector<double> before = MetricsOfEdgeSets(model, set, sets),
-                            after = MetricsOfEdgeSets(model, set, pruned);
+  const std::vector<double> before = MetricsOfEdgeSets({model, set}, sets),
+                            after = MetricsOfEdgeSets({model, set}, pruned);
   for (std::size_t i = 0; i < sets.size(); ++i) EXPECT_NEAR(before[i], after[i], 2e-5);
 }
 

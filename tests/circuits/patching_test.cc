@@ -34,9 +34,10 @@ TEST_P(Patching, EqualsRerunningTheWholeModel) {
   const TaskSet set = RandomTask(model.config, 13, 5, metric);
   const ResidualGraph graph(model.config);
   const std::vector<std::int64_t> nodes = HeadsAndMlps(graph);
-  const PatchOptions options{.direction = direction, .ablation = ablation, .batch_rows = 31};
-  const NodeEffects fast = PatchNodes(model, set, nodes, options);
-  const NodeEffects plain = PatchNodesByRerunning(model, set, nodes, options);
+  const PatchOptions options{.direction = direction, .ablation = ablation};
+  const TaskRuns runs(model, set, /*batch_rows=*/31);
+  const NodeEffects fast = PatchNodes(runs, nodes, options);
+  const NodeEffects plain = PatchNodesByRerunning(runs, nodes, options);
   EXPECT_NEAR(fast.clean, ScoreTask(model, set).clean_metric, kTolerance);
   EXPECT_NEAR(fast.corrupted, ScoreTask(model, set).corrupted_metric, kTolerance);
   double largest = 0.0;
@@ -66,9 +67,10 @@ TEST(PatchingFamilies, EqualsRerunningTheWholeModel) {
     const TaskSet set = RandomTask(model.config, 9, 5);
     const std::vector<std::int64_t> nodes = HeadsAndMlps(ResidualGraph(model.config));
     for (const Ablation ablation : {Ablation::kResample, Ablation::kMean}) {
-      const PatchOptions options{.ablation = ablation, .batch_rows = 31};
-      const NodeEffects fast = PatchNodes(model, set, nodes, options);
-      const NodeEffects plain = PatchNodesByRerunning(model, set, nodes, options);
+      const PatchOptions options{.ablation = ablation};
+      const TaskRuns runs(model, set, /*batch_rows=*/31);
+      const NodeEffects fast = PatchNodes(runs, nodes, options);
+      const NodeEffects plain = PatchNodesByRerunning(runs, nodes, options);
       for (const std::int64_t node : nodes) {
         const auto at = static_cast<std::size_t>(node);
         EXPECT_NEAR(fast.effect[at], plain.effect[at], kTolerance) << node;
@@ -97,9 +99,9 @@ TEST(PatchingEverything, IsTheOtherRunBitForBit) {
       EXPECT_EQ(LastMetrics(pass, set, batch, last.data()), corrupted.metrics);
     }
     // And the way that skips what it can, up to rounding.
-    const NodeEffects plain = PatchNodes(model, set, {}, {});
-    EXPECT_NEAR(MetricsWithReplaced(model, set, {all}, {})[0], plain.corrupted, kTolerance);
-    EXPECT_NEAR(MetricsWithReplaced(model, set, {all}, {.direction = Direction::kDenoise})[0],
+    const NodeEffects plain = PatchNodes({model, set}, {}, {});
+    EXPECT_NEAR(MetricsWithReplaced({model, set}, {all}, {})[0], plain.corrupted, kTolerance);
+    EXPECT_NEAR(MetricsWithReplaced({model, set}, {all}, {.direction = Direction::kDenoise})[0],
                 plain.clean, kTolerance);
   }
 }
@@ -109,14 +111,14 @@ TEST(PatchingNothing, ChangesNothing) {
   const TaskSet set = RandomTask(model.config, 6, 9);
   const ResidualGraph graph(model.config);
   const NodeSet none(static_cast<std::size_t>(graph.node_count()), false);
-  const NodeEffects plain = PatchNodes(model, set, {}, {});
-  EXPECT_EQ(MetricsWithReplaced(model, set, {none}, {})[0], plain.clean);
-  EXPECT_EQ(MetricsWithReplaced(model, set, {none}, {.direction = Direction::kDenoise})[0],
+  const NodeEffects plain = PatchNodes({model, set}, {}, {});
+  EXPECT_EQ(MetricsWithReplaced({model, set}, {none}, {})[0], plain.clean);
+  EXPECT_EQ(MetricsWithReplaced({model, set}, {none}, {.direction = Direction::kDenoise})[0],
             plain.corrupted);
   // Outputs replaced by their own values: twins that are the same prompt.
   TaskSet same = set;
   for (TaskItem& item : same.items) item.corrupted = item.clean;
-  const NodeEffects effects = PatchNodes(model, same, HeadsAndMlps(graph), {});
+  const NodeEffects effects = PatchNodes({model, same}, HeadsAndMlps(graph), {});
   for (const double effect : effects.effect) EXPECT_NEAR(effect, 0.0, kTolerance);
 }
 
@@ -138,11 +140,11 @@ TEST(PatchingSets, SideBySideEqualEachAlone) {
     }
     for (const Ablation ablation : {Ablation::kResample, Ablation::kZero}) {
       const PatchOptions options{.ablation = ablation};
-      const std::vector<double> together = MetricsWithReplaced(model, set, sets, options);
+      const std::vector<double> together = MetricsWithReplaced({model, set}, sets, options);
       ASSERT_EQ(together.size(), sets.size());
       std::set<double> different;
       for (std::size_t n = 0; n < sets.size(); ++n) {
-        const double alone = MetricsWithReplaced(model, set, {sets[n]}, options)[0];
+        const double alone = MetricsWithReplaced({model, set}, {sets[n]}, options)[0];
         EXPECT_NEAR(together[n], alone, 1e-5 * (1.0 + std::abs(alone))) << n;
         different.insert(alone);
       }
@@ -155,12 +157,12 @@ TEST(PatchingBatches, SizeAndThreadsDoNotMatter) {
   const Model model = LivelyModel(DeepConfig(AttentionKind::kGated), 3);
   const TaskSet set = RandomTask(model.config, 17, 2);
   const std::vector<std::int64_t> nodes = HeadsAndMlps(ResidualGraph(model.config));
-  const NodeEffects expected = PatchNodes(model, set, nodes, {});
+  const NodeEffects expected = PatchNodes({model, set}, nodes, {});
   const int threads = Threads();
   for (const int count : {1, 2, 3}) {
     SetThreads(count);
     for (const std::int64_t rows : {1, 13, 64, 4096}) {
-      const NodeEffects found = PatchNodes(model, set, nodes, {.batch_rows = rows});
+      const NodeEffects found = PatchNodes({model, set, rows}, nodes, {});
       for (std::size_t node = 0; node < expected.effect.size(); ++node) {
         EXPECT_NEAR(found.effect[node], expected.effect[node], kTolerance) << rows;
       }
