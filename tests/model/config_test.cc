@@ -37,11 +37,11 @@ TEST(Config, DefaultsAreThoseOfHuggingFace) {
   EXPECT_TRUE(config.scale_attention);
   EXPECT_FALSE(config.scale_by_inverse_layer);
   EXPECT_TRUE(config.tied);
-  EXPECT_FALSE(config.end_of_text.has_value());
+  EXPECT_TRUE(config.end_of_text.empty());
   EXPECT_EQ(config.attention, AttentionKind::kSoftmax);
   // A null is as good as nothing.
   EXPECT_EQ(ParseConfig(With("n_inner", nullptr), "x").inner, 40);
-  EXPECT_FALSE(ParseConfig(With("eos_token_id", nullptr), "x").end_of_text.has_value());
+  EXPECT_TRUE(ParseConfig(With("eos_token_id", nullptr), "x").end_of_text.empty());
 }
 
 TEST(Config, FieldsAreRead) {
@@ -152,7 +152,8 @@ TEST(Config, RefusesHugeAndBrokenFiles) {
 TEST(Config, WhatIsWrittenIsReadBack) {
   ModelConfig config = GatedConfig(0.1f);
   config.activation = Activation::kTanh;
-  config.end_of_text = 7;
+  config.end_of_text = {7, 9};
+  config.begin_of_text = 3;
   for (const float epsilon : {1e-5f, 1e-12f, 0.1f, 3.4e38f, 1.1754944e-38f}) {
     config.norm_epsilon = epsilon;
     const ModelConfig back = ParseConfig(ParseJson(ToText(ToJson(config, "float32")), "x"), "x");
