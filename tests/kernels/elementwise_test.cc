@@ -13,6 +13,7 @@
 #include "kernels/adamw.h"
 #include "kernels/layernorm.h"
 #include "kernels/loss.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -91,10 +92,9 @@ TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
   const auto x = RandomValues(rows * width, 1), w = RandomValues(width, 2),
              dy = RandomValues(rows * width, 3);
   const LayerNorm norm{w.data(), w.data(), width, 1e-5f};
-  const int threads = Threads();
   std::vector<std::vector<float>> results;
   for (const int n : {1, 2, 3}) {
-    SetThreads(n);
+    const UseThreads scope(n);
     std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size()), dw(w.size()),
         db(w.size());
     LayerNormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
@@ -103,7 +103,6 @@ TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
     dw.insert(dw.end(), db.begin(), db.end());
     results.push_back(dw);
   }
-  SetThreads(threads);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
 }
@@ -228,18 +227,16 @@ TEST(AdamW, MatchesDoubleOverSteps) {
 
 TEST(AdamW, ResultsDoNotDependOnThreads) {
   const std::int64_t n = 70001;
-  const int threads = Threads();
   std::vector<std::vector<float>> results;
   std::vector<double> squares;
   for (const int count : {1, 2, 3}) {
-    SetThreads(count);
+    const UseThreads scope(count);
     auto w = RandomValues(n, 1), g = RandomValues(n, 2);
     std::vector<float> m(w.size()), v(w.size());
     squares.push_back(SumOfSquares(n, g.data()));
     AdamWStep({}, 1, 1.0f, n, w.data(), g.data(), m.data(), v.data());
     results.push_back(w);
   }
-  SetThreads(threads);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
   EXPECT_EQ(squares[0], squares[1]);
