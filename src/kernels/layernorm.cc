@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Calls f(i, lanes-wide) for whole vectors, then scalar(i) for the rest.
@@ -134,6 +135,7 @@ void BackwardRows(const LayerNorm& norm, std::int64_t first, std::int64_t last, 
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();
@@ -168,11 +170,10 @@ void LayerNormBackward(const LayerNorm& norm, std::int64_t rows, const float* x,
     return;
   }
   float* const sums[] = {dweight, dbias};
-  ReduceRows(rows, norm.width, sums,
-             [&](std::int64_t first, std::int64_t last, float* const* partial) {
-               HWY_DYNAMIC_DISPATCH(BackwardRows)
-               (norm, first, last, x, mean, scale, dy, dx, partial[0], partial[1]);
-             });
+  ReduceRows(rows, norm.width, sums, [&](std::int64_t first, std::int64_t last, float* partial) {
+    HWY_DYNAMIC_DISPATCH(BackwardRows)
+    (norm, first, last, x, mean, scale, dy, dx, partial, partial + norm.width);
+  });
 }
 
 }  // namespace clearhead

@@ -11,6 +11,7 @@
 #include "core/threads.h"
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
+#include "kernels/column_sums.h"
 #include "kernels/layernorm.h"
 #include "kernels/loss.h"
 #include "support/with_threads.h"
@@ -221,6 +222,23 @@ TEST(AdamW, MatchesDoubleOverSteps) {
       const double second = v_ref[i] / (1 - std::pow(0.95f, static_cast<double>(t)));
       w_ref[i] = w_ref[i] * (1 - 3e-3f * 0.1f) - 3e-3f * first / (std::sqrt(second) + 1e-8);
       EXPECT_NEAR(w[i], w_ref[i], 2e-6);
+    }
+  }
+}
+
+TEST(ReduceRows, AnyNumberOfSums) {
+  const std::int64_t rows = 300, width = 5;
+  for (const std::int64_t count : {1, 2, 4, 5, 9, 40}) {
+    std::vector<float> totals(static_cast<std::size_t>(count * width), 1.0f);
+    std::vector<float*> sums;
+    for (std::int64_t s = 0; s < count; ++s) sums.push_back(totals.data() + s * width);
+    ReduceRows(rows, width, sums, [&](std::int64_t first, std::int64_t last, float* partial) {
+      for (std::int64_t row = first; row < last; ++row) {
+        for (std::int64_t i = 0; i < count * width; ++i) partial[i] += static_cast<float>(i);
+      }
+    });
+    for (std::int64_t i = 0; i < count * width; ++i) {
+      EXPECT_EQ(totals[static_cast<std::size_t>(i)], 1.0f + static_cast<float>(rows * i)) << count;
     }
   }
 }
