@@ -23,7 +23,7 @@ thread_local ThreadPool* current_pool = nullptr;
 // of one token lie a few microseconds, and waking a thread takes longer than that; but a core that
 // spins is missing to the thread it waits for when the machine does anything else
 // (docs/architecture.md, Threads).
-constexpr std::chrono::microseconds kSpin{50};
+constexpr std::chrono::microseconds kSpin{100};
 
 void Pause() {
 #if defined(__x86_64__)
