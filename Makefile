@@ -4,7 +4,7 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 
-.PHONY: all deps build demo models test asan bench scale-check fuzz format clean
+.PHONY: all deps build demo models test asan tsan bench scale-check fuzz format clean
 
 all: build
 
@@ -24,6 +24,13 @@ test: build
 
 asan:
 	@$(MAKE) test PRESET=asan
+
+# What has threads: the pool, kernels, training, circuits, the page's server. Only these programs are built.
+TSAN_TESTS := core_test kernels_test attention_test train_test circuits_test viewer_test
+tsan: deps
+	@cmake --preset tsan >/dev/null
+	@cmake --build --preset tsan --parallel $(JOBS) --target $(TSAN_TESTS)
+	@scripts/tsan build/tsan $(TSAN_TESTS)
 
 # The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text.
 models: build

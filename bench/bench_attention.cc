@@ -2,7 +2,6 @@
 // Attention of one layer at GPT-2's sizes, beside the rate of a plain matrix product in the same
 // run, so that results from different machines can be compared as ratios.
 #include <benchmark/benchmark.h>
-#include <cblas.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_stages.h"
 #include "kernels/gated_attention.h"
+#include "kernels/gemm.h"
 
 namespace clearhead {
 namespace {
@@ -81,8 +81,7 @@ void Sgemm(benchmark::State& state) {
                       b = RandomNormal(std::int64_t{k} * n, 2);
   Buffer<float> c(std::int64_t{m} * n);
   for (auto _ : state) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1.0f, a.data(), k, b.data(), n,
-                0.0f, c.data(), n);
+    Gemm({m, n, k}, {a.data(), k}, {b.data(), n}, c.data(), n, false);
   }
   state.counters["GFLOP/s"] =
       benchmark::Counter(2e-9 * m * n * k, benchmark::Counter::kIsIterationInvariantRate);

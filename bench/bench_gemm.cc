@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// fp32 products: GPT-2's shapes, products of prompts in parts against OpenBLAS's own threads, and
-// one-token products against the speed of memory.
+// fp32 products: GPT-2's shapes, products of prompts in parts on all threads against whole on one,
+// and one-token products against the speed of memory.
 #include <benchmark/benchmark.h>
-#include <cblas.h>
 
 #include "core/buffer.h"
+#include "core/threads.h"
 #include "kernels/gemm.h"
 #include "kernels/linear.h"
 
@@ -47,27 +47,20 @@ BENCHMARK_CAPTURE(LinearProducts, forward, 0)->Apply(Shapes);
 BENCHMARK_CAPTURE(LinearProducts, input_gradient, 1)->Apply(Shapes);
 BENCHMARK_CAPTURE(LinearProducts, weight_gradient, 2)->Apply(Shapes);
 
-// Arguments: m, n, k. The two differ beside other work: run this next to a compiler.
+// Arguments: m, n, k.
 void Product(benchmark::State& state, bool parts) {
   const std::int64_t m = state.range(0), n = state.range(1), k = state.range(2);
   const Buffer<float> a = Values(m * k), b = Values(k * n);
   Buffer<float> c(m * n);
-  const auto extent = [](std::int64_t e) { return static_cast<blasint>(e); };
-  for (auto _ : state) {
-    if (parts) {
-      Gemm({m, n, k}, {a.data(), k}, {b.data(), n}, c.data(), n, false);
-    } else {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, extent(m), extent(n), extent(k), 1.0f,
-                  a.data(), extent(k), b.data(), extent(n), 0.0f, c.data(), extent(n));
-    }
-  }
+  const ThreadScope scope(parts ? CurrentPool() : nullptr);
+  for (auto _ : state) Gemm({m, n, k}, {a.data(), k}, {b.data(), n}, c.data(), n, false);
 }
 void Products(benchmark::internal::Benchmark* b) {
   b->UseRealTime()->Unit(benchmark::kMicrosecond);
   b->Args({10, 384, 128})->Args({32, 768, 256})->Args({64, 2304, 768})->Args({1024, 2304, 768});
 }
 BENCHMARK_CAPTURE(Product, in_parts, true)->Apply(Products);
-BENCHMARK_CAPTURE(Product, openblas_threads, false)->Apply(Products);
+BENCHMARK_CAPTURE(Product, one_thread, false)->Apply(Products);
 
 // y = x W for one token; the weights do not fit any cache when several matrices take turns.
 void OneToken(benchmark::State& state, bool transposed) {

@@ -33,7 +33,7 @@ void OpenBrowser(std::string address) {
 void Run(const Options& o) {
   std::vector<ResultFile> results;
   if (!o.results.empty()) results = ReadResults(o.results);
-  PageServer server(OpenViewedModels(o.models, o.labels), std::move(results));
+  PageServer server(OpenViewedModels(o.models, o.labels), std::move(results), CurrentPool());
   const int port = server.Bind(o.host, o.port);
   const bool six = o.host.find(':') != std::string::npos;
   const std::string address =

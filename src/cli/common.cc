@@ -10,7 +10,6 @@
 
 #include "cli/numbers.h"
 #include "core/error.h"
-#include "core/threads.h"
 
 namespace clearhead::cli {
 namespace fs = std::filesystem;
@@ -30,8 +29,9 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   return command;
 }
 
-void Prepare(const CommonOptions& common) {
-  if (common.threads > 0) SetThreads(common.threads);
+std::unique_ptr<ThreadPool> MakePool(const CommonOptions& common) {
+  if (common.threads == 0 && CurrentPool() != nullptr) return nullptr;
+  return std::make_unique<ThreadPool>(common.threads > 0 ? common.threads : AvailableCores());
 }
 
 }  // namespace internal

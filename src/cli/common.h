@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/threads.h"
 #include "model/pass.h"
 #include "text/tokenizer.h"
 
@@ -24,7 +25,7 @@ struct CommonOptions {
 };
 
 // Adds a command. `example` is shown at the end of its help. The command gets --json, --threads,
-// --seed; `run` is called after parsing with the threads set.
+// --seed; `run` is called after parsing, with a pool of that many threads.
 template <typename Options>
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                      const std::string& example, std::shared_ptr<Options> options,
@@ -33,7 +34,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
 namespace internal {
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                      const std::string& example, CommonOptions* common);
-void Prepare(const CommonOptions& common);
+// Null: a command inside a command that names no number uses the outer one's pool.
+std::unique_ptr<ThreadPool> MakePool(const CommonOptions& common);
 }  // namespace internal
 
 template <typename Options>
@@ -42,7 +44,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
                      void (*run)(const Options&)) {
   CLI::App* command = internal::AddCommand(app, name, description, example, &options->common);
   command->callback([options, run] {
-    internal::Prepare(options->common);
+    const std::unique_ptr<ThreadPool> pool = internal::MakePool(options->common);
+    const ThreadScope scope(pool ? pool.get() : CurrentPool());
     run(*options);
   });
   return command;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The program. Exit codes: 0 done, 1 the world was not as needed, 2 the command line was not
 // understood, 130 interrupted after saving.
-#include <unistd.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <new>
 #include <sstream>
-#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -66,26 +61,9 @@ int ShowHelp(const CLI::App& app, const CLI::ParseError& error) {
   return 0;
 }
 
-// OpenMP's threads spin while they wait for each other, by default for milliseconds. On a machine
-// that does anything else they then burn the very cores that the awaited thread needs: training a
-// small model beside one other process ran six times slower in one trial (docs/architecture.md).
-// Not spinning at all costs as much elsewhere: decoding, with its many short parallel pieces, fell
-// from 59 to 36 tokens/s. So they spin briefly. libgomp reads this from the environment when it is
-// loaded, before main, so the program starts itself once more. What the user set stands.
-void SpinBriefly(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  ::setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/1);
-  // By its own path, so that the process keeps its name. Returns only if it could not; then
-  // spinning is not worth an error.
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) ::execv(self.c_str(), argv);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  SpinBriefly(argv);
   // A file beyond the user's size limit is an error to report, like a full disk, not a reason to
   // die.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shapes and strided views of tensors of up to four axes. Views borrow; Buffer owns.
+// Shapes and strided views of tensors of up to five axes. Views borrow; Buffer owns.
 #pragma once
 
 #include <array>

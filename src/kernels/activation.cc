@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D, class V>
@@ -100,6 +101,7 @@ void SiluBackward(std::int64_t n, const float* x, const float* dy, float* dx) {
   BackwardRange(Silu{}, n, x, dy, dx);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

@@ -30,6 +30,7 @@ struct AdamWFactors {
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void AdamWRange(const AdamWFactors& f, std::int64_t count, float* w, float* g, float* m, float* v) {
@@ -76,6 +77,7 @@ double SquaresRange(std::int64_t count, const float* x) {
   return sum;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

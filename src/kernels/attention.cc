@@ -12,6 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 struct DenseForwardRow {
   static constexpr bool kSparse = false;
@@ -81,6 +82,7 @@ void Backward(const AttentionShape& shape, const AttentionInput& input,
   FusedBackward(shape, input, DenseBackwardRow{}, output, dz, gradients);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

@@ -25,6 +25,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::ScalableTag<float>;
@@ -280,6 +281,7 @@ inline CausalBlock BlockAt(const AttentionShape& shape, std::int64_t first_query
           .first_visible = first_query + (shape.keys - shape.queries) + 1 - first_key};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

@@ -20,6 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 struct RowPlace {
   std::int64_t b, h, query, position;
@@ -253,6 +254,7 @@ void FusedBackward(const AttentionShape& shape, const AttentionInput& input,
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

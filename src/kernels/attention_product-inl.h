@@ -21,6 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 // C[6][kPanel] (+)= sum_k A(m, k) B[k][kPanel] with A(m, k) = a[m * a_row + k * a_depth].
 HWY_INLINE void MultiplyTile(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t a_row,
@@ -201,6 +202,7 @@ inline HWY_NOINLINE void SparseScatterSum(const float* weights, const std::int32
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

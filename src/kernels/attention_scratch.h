@@ -18,17 +18,16 @@ T* ThreadScratch(std::int64_t size) {
   return buffer.data();
 }
 
-// Grows the scratch of every thread to `size` before parallel work. Without it a thread that
-// happened to get no task in one call would allocate in a later one.
+// Grows the scratch of every thread of the pool to `size` before parallel work. Without it a thread
+// that happened to get no task in one call would allocate in a later one.
 template <typename T, typename Use>
 void PrepareScratch(std::int64_t size) {
   thread_local std::int64_t prepared_size = 0;
-  thread_local int prepared_threads = 0;
-  if (size <= prepared_size && Threads() <= prepared_threads) return;
-  ParallelRanges(Threads(),
-                 [size](int, std::int64_t, std::int64_t) { ThreadScratch<T, Use>(size); });
+  thread_local const ThreadPool* prepared_pool = nullptr;
+  if (size <= prepared_size && CurrentPool() == prepared_pool) return;
+  OnEachThread([size] { ThreadScratch<T, Use>(size); });
   prepared_size = size;
-  prepared_threads = Threads();
+  prepared_pool = CurrentPool();
 }
 
 struct TaskScratch;    // of one parallel task

@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Turns a scratch row of scores into exp(s - max), 0 past `count`; returns 1/sum, or 0 for a row of
 // -infinity, whose pattern is 0 (as in TransformerLens).
@@ -238,6 +239,7 @@ void ColumnSums(const AttentionShape& shape, const float* weights, HeadRows<cons
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

@@ -12,14 +12,13 @@
 namespace clearhead {
 
 // Rows are cut into blocks of a fixed height whatever the thread count; body(first, last, partial)
-// adds a block's rows into partial[s][width], and blocks are then added to sums[s] in their order.
-// So the result does not depend on the number of threads. No allocation once a thread has seen the
-// width.
+// adds a block's rows into partial[sums, width], and blocks are then added to sums[s] in their
+// order. So the result does not depend on the number of threads. No allocation once a thread has
+// seen the width.
 template <typename Body>
 void ReduceRows(std::int64_t rows, std::int64_t width, std::span<float* const> sums,
                 const Body& body) {
   constexpr std::int64_t kBlock = 128;
-  constexpr int kMaxSums = 4;
   const auto count = static_cast<std::int64_t>(sums.size());
   const std::int64_t blocks = (rows + kBlock - 1) / kBlock;
   static thread_local Buffer<float>
@@ -28,11 +27,8 @@ void ReduceRows(std::int64_t rows, std::int64_t width, std::span<float* const> s
   if (partials.size() < needed) partials = Buffer<float>(needed);
   float* const base = partials.data();
   ParallelFor(blocks, [&](std::int64_t block) {
-    float* partial[kMaxSums];
-    for (std::int64_t s = 0; s < count; ++s) {
-      partial[s] = base + (block * count + s) * width;
-      std::fill(partial[s], partial[s] + width, 0.0f);
-    }
+    float* const partial = base + block * count * width;
+    std::fill(partial, partial + count * width, 0.0f);
     body(block * kBlock, std::min(rows, (block + 1) * kBlock), partial);
   });
   for (std::int64_t block = 0; block < blocks; ++block) {

@@ -14,6 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Scores to exp(s - max) where the gate is open and 0 where it is closed.
 template <bool kCountProbability>
@@ -170,6 +171,7 @@ void Backward(const AttentionShape& shape, const AttentionInput& input, const Ga
                 gradients);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

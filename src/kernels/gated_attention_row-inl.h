@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 using UnsignedTag = hn::RebindToUnsigned<FloatTag>;
 
@@ -155,6 +156,7 @@ HWY_INLINE auto WithNoise(const AttentionShape& shape, const GateOptions& gate, 
   return body.template Run<false>(HashedNoise(row, key));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 
 struct RowGates {
   std::int64_t open;
@@ -140,6 +141,7 @@ void Backward(const AttentionShape& shape, const GateOptions& gate, const GateSt
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

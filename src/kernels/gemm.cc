@@ -12,17 +12,15 @@
 namespace clearhead {
 namespace {
 
-// Parts of C that threads compute on their own, each a product inside a parallel region, which
-// OpenBLAS then runs on the calling thread alone. Its own threads wait for each other's packed
-// panels, spinning: beside other work on the machine the small products of a prompt take more than
-// twice as long as in parts, which wait only at the end; large ones, and all on a quiet machine,
-// take the same time (bench_gemm, Product).
+// Parts of C that threads compute on their own, each a product of OpenBLAS's serial build. (Threads
+// inside a product wait for each other's packed panels; parts wait only at the end. Beside other
+// work on the machine the small products of a prompt took less than half as long in parts.)
 struct Grid {
   std::int64_t rows = 1, columns = 1;
 };
 
 constexpr std::int64_t kUnit = 16;           // rows and columns are dealt out in multiples of it
-constexpr double kSerialProducts = 1 << 18;  // up to here OpenBLAS uses one thread, too
+constexpr double kSerialProducts = 1 << 18;  // up to here sharing out costs more than it saves
 
 // Every part packs its own rows of A and columns of B: A is packed once per column of the grid and
 // B once per row, so the best grid minimises columns m + rows n.

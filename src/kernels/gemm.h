@@ -22,8 +22,8 @@ struct GemmShape {
   std::int64_t m, n, k;
 };
 
-// C[m,n] = op(A)[m,k] op(B)[k,n], or C += ... if accumulate. Threads: all, or one inside a parallel
-// region. Sums over k are in fp32 in OpenBLAS's order.
+// C[m,n] = op(A)[m,k] op(B)[k,n], or C += ... if accumulate. Threads: those of the scope. Sums over
+// k are in fp32 in OpenBLAS's order.
 void Gemm(const GemmShape& shape, const GemmOperand& a, const GemmOperand& b, float* c,
           std::int64_t c_stride, bool accumulate);
 

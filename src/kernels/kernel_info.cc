@@ -12,8 +12,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
+
 // Reports the target of the very mechanism that picks every vector kernel.
 std::int64_t ActiveTarget() { return HWY_TARGET; }
+
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

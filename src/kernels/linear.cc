@@ -25,8 +25,7 @@ void FillRows(std::int64_t rows, std::int64_t width, const float* row, RowsOf<fl
 
 void AddColumnSums(std::int64_t rows, std::int64_t width, RowsOf<const float> dy, float* dbias) {
   float* const sums[] = {dbias};
-  ReduceRows(rows, width, sums, [&](std::int64_t first, std::int64_t last, float* const* partial) {
-    float* sum = partial[0];
+  ReduceRows(rows, width, sums, [&](std::int64_t first, std::int64_t last, float* sum) {
     for (std::int64_t r = first; r < last; ++r) {
       const float* row = dy.data + r * dy.stride;
       for (std::int64_t i = 0; i < width; ++i) sum[i] += row[i];

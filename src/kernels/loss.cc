@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // log sum exp of a row. The sum runs in 64 partial sums of at most V/64 terms each, then in double:
@@ -90,6 +91,7 @@ double DistilledRow(std::int64_t n, float log_sum_s, float log_sum_t, float scal
   return divergence;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

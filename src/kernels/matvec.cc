@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // y[n] += sum over rows of x[row] W[row, :]. Eight rows at a time, so that y, which stays in L1, is
@@ -65,6 +66,7 @@ void DotRows(std::int64_t rows, std::int64_t k, const float* w, const float* x, 
   for (std::int64_t row = 0; row < rows; ++row) y[row] = Dot(k, w + row * k, x);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();

@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Calls f(i, lanes-wide) for whole vectors, then scalar(i) for the rest.
@@ -157,6 +158,7 @@ void BackwardVectors(const Norm& norm, const NormRows& place, std::int64_t first
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead
 HWY_AFTER_NAMESPACE();
@@ -197,9 +199,10 @@ void NormBackward(const Norm& norm, const NormRows& place, const float* x, const
     if (sum != nullptr) sums[count++] = sum;
   }
   ReduceRows(vectors, norm.width, std::span<float* const>(sums, count),
-             [&](std::int64_t first, std::int64_t last, float* const* partial) {
-               float* weight = dweight == nullptr ? nullptr : partial[0];
-               float* bias = dbias == nullptr ? nullptr : partial[count - 1];
+             [&](std::int64_t first, std::int64_t last, float* partial) {
+               float* weight = dweight == nullptr ? nullptr : partial;
+               float* bias = dbias == nullptr ? nullptr
+                                              : partial + static_cast<std::int64_t>(count - 1) * norm.width;
                HWY_DYNAMIC_DISPATCH(BackwardVectors)
                (norm, place, first, last, x, mean, scale, dy, dx, weight, bias);
              });

@@ -205,11 +205,12 @@ bool IsOurHost(const std::string& header, const std::string& host, int port) {
 }
 
 struct PageServer::State {
-  State(ModelSet models, std::vector<ResultFile> files, const ServerLimits& limits)
+  State(ModelSet models, std::vector<ResultFile> files, ThreadPool* pool,
+        const ServerLimits& limits)
       : set(std::move(models)),
         results(std::move(files)),
         overview(ToText(Overview(set, results), -1)),
-        work(limits.waiting_runs, limits.run),
+        work(limits.waiting_runs, limits.run, pool),
         server(limits) {
     Route();
   }
@@ -337,8 +338,9 @@ struct PageServer::State {
   LimitedServer server;
 };
 
-PageServer::PageServer(ModelSet set, std::vector<ResultFile> results, const ServerLimits& limits)
-    : state_(std::make_unique<State>(std::move(set), std::move(results), limits)) {}
+PageServer::PageServer(ModelSet set, std::vector<ResultFile> results, ThreadPool* pool,
+                       const ServerLimits& limits)
+    : state_(std::make_unique<State>(std::move(set), std::move(results), pool, limits)) {}
 
 PageServer::~PageServer() = default;
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/threads.h"
 #include "viewer/connection.h"
 #include "viewer/model_set.h"
 #include "viewer/results.h"
@@ -22,13 +23,15 @@ struct ServerLimits {
   ConnectionLimits connection = {};
   std::chrono::milliseconds run{30'000};  // a model run with its time in the line
   std::size_t waiting_runs = 8;
-  std::size_t threads = 16;
+  std::size_t threads = 16;  // that talk to clients; models run on the pool's
   std::size_t waiting_connections = 256;
 };
 
 class PageServer {
  public:
-  PageServer(ModelSet set, std::vector<ResultFile> results, const ServerLimits& limits = {});
+  // Models run with `pool`, which must outlive the server; null: on one thread.
+  PageServer(ModelSet set, std::vector<ResultFile> results, ThreadPool* pool,
+             const ServerLimits& limits = {});
   ~PageServer();
 
   // Port 0: any free one. Returns the port; throws Error if it cannot be had.

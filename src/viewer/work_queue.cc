@@ -20,8 +20,8 @@ struct WorkQueue::Job {
   std::condition_variable finished;
 };
 
-WorkQueue::WorkQueue(std::size_t waiting, std::chrono::milliseconds limit)
-    : waiting_(waiting), limit_(limit), thread_([this] { Serve(); }) {}
+WorkQueue::WorkQueue(std::size_t waiting, std::chrono::milliseconds limit, ThreadPool* pool)
+    : waiting_(waiting), limit_(limit), thread_([this, pool] { Serve(pool); }) {}
 
 WorkQueue::~WorkQueue() {
   {
@@ -70,7 +70,8 @@ WorkResult WorkQueue::Ask(const Asker& asker, Work work, const std::function<boo
   return std::move(job->result);
 }
 
-void WorkQueue::Serve() {
+void WorkQueue::Serve(ThreadPool* pool) {
+  const ThreadScope scope(pool);
   while (true) {
     std::shared_ptr<Job> job;
     {

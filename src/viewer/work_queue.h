@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One thread that runs models, and a short line before it. The models use every core, so a second
-// run beside the first would only slow both; and what waits must not grow without bound.
+// One thread that runs models, and a short line before it. The models use all threads of the pool,
+// so a second run beside the first would only slow both; and what waits must not grow without
+// bound.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+
+#include "core/threads.h"
 
 namespace clearhead {
 
@@ -40,7 +43,8 @@ class WorkQueue {
   using Cancel = std::function<bool()>;
   using Work = std::function<std::string(const Cancel& cancelled)>;
 
-  WorkQueue(std::size_t waiting, std::chrono::milliseconds limit);
+  // The work runs with `pool`, which must outlive the queue; null: on the queue's thread alone.
+  WorkQueue(std::size_t waiting, std::chrono::milliseconds limit, ThreadPool* pool);
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
   ~WorkQueue();
@@ -51,7 +55,7 @@ class WorkQueue {
 
  private:
   struct Job;
-  void Serve();
+  void Serve(ThreadPool* pool);
 
   const std::size_t waiting_;
   const std::chrono::milliseconds limit_;

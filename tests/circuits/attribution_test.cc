@@ -8,6 +8,7 @@
 #include "circuits/task_score.h"
 #include "circuits/toy_models.h"
 #include "core/threads.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -129,9 +130,8 @@ TEST(Attribution, DoesNotDependOnBatchesOrThreads) {
   const Model model = LivelyModel(DeepConfig(AttentionKind::kGated), 3);
   const TaskSet set = RandomTask(model.config, 11, 8);
   const Attribution expected = Attribute({model, set}, {.steps = 2});
-  const int threads = Threads();
   for (const int count : {1, 2, 3}) {
-    SetThreads(count);
+    const UseThreads scope(count);
     for (const std::int64_t rows : {1, 29, 4096}) {
       const Attribution found = Attribute({model, set, rows}, {.steps = 2});
       for (std::size_t i = 0; i < found.edges.size(); ++i) {
@@ -142,7 +142,6 @@ TEST(Attribution, DoesNotDependOnBatchesOrThreads) {
       }
     }
   }
-  SetThreads(threads);
 }
 
 TEST(DirectContributions, AddUpToTheMetric) {

@@ -11,6 +11,7 @@
 #include "circuits/task_score.h"
 #include "core/random.h"
 #include "core/threads.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -158,9 +159,8 @@ TEST(PatchingBatches, SizeAndThreadsDoNotMatter) {
   const TaskSet set = RandomTask(model.config, 17, 2);
   const std::vector<std::int64_t> nodes = HeadsAndMlps(ResidualGraph(model.config));
   const NodeEffects expected = PatchNodes({model, set}, nodes, {});
-  const int threads = Threads();
   for (const int count : {1, 2, 3}) {
-    SetThreads(count);
+    const UseThreads scope(count);
     for (const std::int64_t rows : {1, 13, 64, 4096}) {
       const NodeEffects found = PatchNodes({model, set, rows}, nodes, {});
       for (std::size_t node = 0; node < expected.effect.size(); ++node) {
@@ -168,7 +168,6 @@ TEST(PatchingBatches, SizeAndThreadsDoNotMatter) {
       }
     }
   }
-  SetThreads(threads);
 }
 
 TEST(TaskBatches, HoldEveryItemOnceWithItsTwin) {

@@ -67,10 +67,6 @@ inline ProgramRun RunProgram(const std::vector<std::string>& arguments,
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
   if (!input.folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, input.folder.c_str());
 
-  // Threads that wait by spinning take the core from those they wait for when several tests share
-  // it.
-  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
-
   std::vector<std::string> words = {CLEARHEAD_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;

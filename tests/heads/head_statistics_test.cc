@@ -10,6 +10,7 @@
 #include "core/threads.h"
 #include "heads/head_report.h"
 #include "heads/synthetic_heads.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -329,13 +330,11 @@ AttentionSource TestSource(std::vector<Sequence> sequences) {
 
 TEST(HeadReport, ThreadsDoNotMatter) {
   const AttentionSource source = TestSource({RandomSequence(40, 1), RandomSequence(23, 2)});
-  const int before = Threads();
   std::vector<ModelReport> reports;
   for (const int threads : {1, 2, 3}) {
-    SetThreads(threads);
+    const UseThreads scope(threads);
     reports.push_back(AnalyseHeads(source));
   }
-  SetThreads(before);
   for (const ModelReport& report : reports) {
     ASSERT_EQ(report.heads.size(), 6u);
     EXPECT_EQ(report.tokens, 63);

@@ -14,6 +14,7 @@
 #include "kernels/gated_attention.h"
 #include "kernels/gated_attention_stages.h"
 #include "kernels/reference/attention.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -153,10 +154,9 @@ TEST(AttentionApply, IgnoresWhatLiesAboveTheDiagonal) {
 }
 
 TEST(AttentionStages, AreIndependentOfThreads) {
-  const int threads = Threads();
   std::vector<std::vector<float>> results;
   for (const int count : {1, 2, 3}) {
-    SetThreads(count);
+    const UseThreads scope(count);
     AttentionProblem problem({1, 1, 400, 400, 16});
     std::vector<float> pattern(problem.matrix_size()), dpattern(pattern.size());
     AttentionPattern(problem.shape, problem.q.rows(), problem.k.rows(), pattern.data());
@@ -171,7 +171,6 @@ TEST(AttentionStages, AreIndependentOfThreads) {
   }
   EXPECT_EQ(results[1], results[0]);
   EXPECT_EQ(results[2], results[0]);
-  SetThreads(threads);
 }
 
 // The dispatcher picks the best instruction set of this machine; the others must be right as well.

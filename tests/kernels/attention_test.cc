@@ -9,6 +9,7 @@
 #include "core/threads.h"
 #include "kernels/attention_testing.h"
 #include "kernels/reference/attention.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -100,13 +101,12 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionSizes, testing::ValuesIn(kSizes),
                          [](const auto& info) { return ToText(info.param); });
 
 TEST(Attention, IsIndependentOfThreads) {
-  const int threads = Threads();
   // One head on several threads shares out query blocks; several heads do not.
   for (const AttentionSize& size :
        {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
     std::vector<AttentionProblem> problems;
     for (const int count : {1, 2, 3}) {
-      SetThreads(count);
+      const UseThreads scope(count);
       AttentionProblem& problem = problems.emplace_back(size);
       problem.RunForward();
       problem.RunBackward();
@@ -119,7 +119,6 @@ TEST(Attention, IsIndependentOfThreads) {
       EXPECT_EQ(problem.dv.values(), problems[0].dv.values());
     }
   }
-  SetThreads(threads);
 }
 
 TEST(Attention, CachedDecodingGivesTheBitsOfTheWholeSequence) {

@@ -21,6 +21,7 @@
 #include "kernels/amx/tile_pack.h"
 #include "kernels/cpu_features.h"
 #include "support/amx_emulator.h"
+#include "support/with_threads.h"
 
 // Buffers come from here: counting the calls shows what allocates.
 std::atomic<int> aligned_allocations = 0;
@@ -212,9 +213,7 @@ class Bf16GemmTest : public ::testing::Test {
     if (!TilesForTest::Possible()) GTEST_SKIP() << Bf16GemmReason();
     tiles_.emplace();
   }
-  void TearDown() override { SetThreads(threads_); }
 
-  const int threads_ = Threads();
   std::optional<TilesForTest> tiles_;
 };
 
@@ -295,10 +294,9 @@ TEST_F(Bf16GemmTest, ThreadCountDoesNotChangeABit) {
   for (const Shape& shape : {Shape{300, 200, 450}, Shape{33, 140, 2500}}) {
     Problem problem{.shape = shape, .accumulate = true, .with_bias = true};
     problem.FillNormal(5);
-    SetThreads(1);
     const std::vector<float> expected = problem.Run();
-    for (const int threads : {2, 3, 5}) {
-      SetThreads(threads);
+    for (const int threads : {1, 2, 3, 5}) {
+      const UseThreads scope(threads);
       EXPECT_TRUE(SameBits(problem.Run(), expected)) << threads << " threads, m = " << shape.m;
     }
   }

@@ -11,8 +11,10 @@
 #include "core/threads.h"
 #include "kernels/activation.h"
 #include "kernels/adamw.h"
+#include "kernels/column_sums.h"
 #include "kernels/loss.h"
 #include "kernels/norm.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -91,10 +93,9 @@ TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
   const auto x = RandomValues(rows * width, 1), w = RandomValues(width, 2),
              dy = RandomValues(rows * width, 3);
   const Norm norm{NormKind::kLayer, w.data(), w.data(), width, 1e-5f};
-  const int threads = Threads();
   std::vector<std::vector<float>> results;
   for (const int n : {1, 2, 3}) {
-    SetThreads(n);
+    const UseThreads scope(n);
     std::vector<float> y(x.size()), mean(rows), scale(rows), dx(x.size()), dw(w.size()),
         db(w.size());
     NormForward(norm, rows, x.data(), y.data(), mean.data(), scale.data());
@@ -103,7 +104,6 @@ TEST(LayerNorm, ParameterGradientsDoNotDependOnThreads) {
     dw.insert(dw.end(), db.begin(), db.end());
     results.push_back(dw);
   }
-  SetThreads(threads);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
 }
@@ -226,20 +226,35 @@ TEST(AdamW, MatchesDoubleOverSteps) {
   }
 }
 
+TEST(ReduceRows, AnyNumberOfSums) {
+  const std::int64_t rows = 300, width = 5;
+  for (const std::int64_t count : {1, 2, 4, 5, 9, 40}) {
+    std::vector<float> totals(static_cast<std::size_t>(count * width), 1.0f);
+    std::vector<float*> sums;
+    for (std::int64_t s = 0; s < count; ++s) sums.push_back(totals.data() + s * width);
+    ReduceRows(rows, width, sums, [&](std::int64_t first, std::int64_t last, float* partial) {
+      for (std::int64_t row = first; row < last; ++row) {
+        for (std::int64_t i = 0; i < count * width; ++i) partial[i] += static_cast<float>(i);
+      }
+    });
+    for (std::int64_t i = 0; i < count * width; ++i) {
+      EXPECT_EQ(totals[static_cast<std::size_t>(i)], 1.0f + static_cast<float>(rows * i)) << count;
+    }
+  }
+}
+
 TEST(AdamW, ResultsDoNotDependOnThreads) {
   const std::int64_t n = 70001;
-  const int threads = Threads();
   std::vector<std::vector<float>> results;
   std::vector<double> squares;
   for (const int count : {1, 2, 3}) {
-    SetThreads(count);
+    const UseThreads scope(count);
     auto w = RandomValues(n, 1), g = RandomValues(n, 2);
     std::vector<float> m(w.size()), v(w.size());
     squares.push_back(SumOfSquares(n, g.data()));
     AdamWStep({}, 1, 1.0f, n, w.data(), g.data(), m.data(), v.data());
     results.push_back(w);
   }
-  SetThreads(threads);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
   EXPECT_EQ(squares[0], squares[1]);

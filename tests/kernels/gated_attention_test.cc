@@ -9,6 +9,7 @@
 #include "core/threads.h"
 #include "kernels/attention_testing.h"
 #include "kernels/reference/gated_attention.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -195,7 +196,6 @@ TEST(GatedAttention, HashedNoiseIsTheScalarSpecification) {
 }
 
 TEST(GatedAttention, IsIndependentOfThreads) {
-  const int threads = Threads();
   for (const AttentionSize& size :
        {AttentionSize{1, 1, 700, 700, 16}, AttentionSize{2, 3, 200, 200, 64}}) {
     for (const GateMode mode : {GateMode::kSampled, GateMode::kHard}) {
@@ -204,7 +204,7 @@ TEST(GatedAttention, IsIndependentOfThreads) {
         std::vector<AttentionProblem> problems, bare;
         std::vector<GatedRun> runs;
         for (const int count : {1, 2, 3}) {
-          SetThreads(count);
+          const UseThreads scope(count);
           AttentionProblem& problem = problems.emplace_back(size);
           GatedRun& run = runs.emplace_back(problem);
           run.Forward(problem, gate);
@@ -227,7 +227,6 @@ TEST(GatedAttention, IsIndependentOfThreads) {
       }
     }
   }
-  SetThreads(threads);
 }
 
 TEST(GatedAttention, AllClosedGivesExactZeroAndFiniteGradients) {

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <thread>
+#include <vector>
 
 #include "core/random.h"
 #include "kernels/linear.h"
@@ -76,6 +79,39 @@ TEST_P(GemmThreads, MatchesDoubleInAllLayouts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, GemmThreads, testing::Values(1, 2, 3, 4, 7));
+
+// OpenBLAS's serial build is called by many threads at once here, as by a pool's: more of them than
+// cores, each with other extents.
+TEST(Gemm, ManyThreadsMultiplyAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (std::int64_t t = 0; t < 24; ++t) {
+    threads.emplace_back([t, &wrong] {
+      for (std::int64_t round = 0; round < 20; ++round) {
+        const std::int64_t m = 5 + 7 * t % 40, n = 9 + 5 * t % 50 + round, k = 30 + 11 * t;
+        const auto seed = static_cast<std::uint64_t>(100 * t + round);
+        const auto a = RandomValues(m * k, seed), b = RandomValues(k * n, seed + 50);
+        std::vector<float> c(static_cast<std::size_t>(m * n));
+        Gemm({m, n, k}, {a.data(), k}, {b.data(), n}, c.data(), n, false);
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t j = 0; j < n; ++j) {
+            double sum = 0, magnitude = 0;
+            for (std::int64_t l = 0; l < k; ++l) {
+              const double term = static_cast<double>(a[static_cast<std::size_t>(i * k + l)]) *
+                                  b[static_cast<std::size_t>(l * n + j)];
+              sum += term;
+              magnitude += std::abs(term);
+            }
+            const double error = std::abs(c[static_cast<std::size_t>(i * n + j)] - sum);
+            wrong += error > static_cast<double>(k + 2) * 0x1p-24 * magnitude;
+          }
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
 
 TEST(MatVec, BothLayoutsMatchDouble) {
   for (const Extents e : kExtents) {

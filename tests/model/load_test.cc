@@ -11,6 +11,7 @@
 #include "core/threads.h"
 #include "model/model_testing.h"
 #include "support/golden_models.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -372,14 +373,11 @@ TEST(SaveModel, NamesThePlaceItCannotWrite) {
 TEST(RandomModel, IsAFunctionOfTheSeedAlone) {
   ModelConfig config = OddConfig();
   config.vocabulary = 1009;
-  const int threads = Threads();
-  SetThreads(1);
   const std::vector<float> expected = AllWeights(RandomModel(config, 61));
-  for (const int count : {2, 3}) {
-    SetThreads(count);
+  for (const int count : {1, 2, 3}) {
+    const UseThreads scope(count);
     EXPECT_TRUE(SameBits(AllWeights(RandomModel(config, 61)), expected)) << count;
   }
-  SetThreads(threads);
   EXPECT_FALSE(SameBits(AllWeights(RandomModel(config, 62)), expected));
 }
 

@@ -8,14 +8,20 @@
 
 namespace clearhead {
 
-// The parameter is the number of threads; the number from before is put back.
-class WithThreads : public testing::TestWithParam<int> {
- protected:
-  void SetUp() override { SetThreads(GetParam()); }
-  void TearDown() override { SetThreads(before_); }
+// While it lives, the test runs with a pool of its own.
+class UseThreads {
+ public:
+  explicit UseThreads(int count) : pool_(count), scope_(&pool_) {}
 
  private:
-  int before_ = Threads();
+  ThreadPool pool_;
+  ThreadScope scope_;
+};
+
+// The parameter is the number of threads.
+class WithThreads : public testing::TestWithParam<int> {
+ private:
+  UseThreads threads_{GetParam()};
 };
 
 }  // namespace clearhead

@@ -10,6 +10,7 @@
 #include "core/threads.h"
 #include "model/model_testing.h"
 #include "support/golden_models.h"
+#include "support/with_threads.h"
 
 namespace clearhead {
 namespace {
@@ -112,11 +113,11 @@ TEST(Generate, EndsWhereItShould) {
 TEST(Generate, SamplesDependOnTheSeedAlone) {
   const Model model = LivelyModel(OddConfig(), 36);
   const GenerateOptions options{.max_new = 16, .temperature = 1.5, .seed = 5};
-  const int threads = Threads();
   const std::vector<std::int32_t> first = Generate(model, {2}, options).ids;
-  SetThreads(threads + 1);
-  EXPECT_EQ(Generate(model, {2}, options).ids, first);
-  SetThreads(threads);
+  {
+    const UseThreads scope(Threads() + 1);
+    EXPECT_EQ(Generate(model, {2}, options).ids, first);
+  }
   GenerateOptions other = options;
   other.seed = 6;
   EXPECT_NE(Generate(model, {2}, other).ids, first);

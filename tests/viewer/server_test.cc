@@ -38,7 +38,7 @@ class ServerTest : public ::testing::Test {
     server_ = std::make_unique<PageServer>(
         LoadModelSet({{folder_ / "dense", "dense"}, {folder_ / "gated", "gated"}}),
         std::vector<ResultFile>{{"a.json", "clearhead.circuit/1", Json{{"heads", Json::array()}}}},
-        limits);
+        CurrentPool(), limits);
     port_ = server_->Bind("127.0.0.1", 0);
     thread_ = std::thread([this] { server_->Listen(); });
   }

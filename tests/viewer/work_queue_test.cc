@@ -42,7 +42,7 @@ class WorkQueueTest : public ::testing::Test {
 };
 
 TEST_F(WorkQueueTest, ANewerQuestionOfTheSameClientStopsTheOlder) {
-  WorkQueue queue(4, milliseconds(60'000));
+  WorkQueue queue(4, milliseconds(60'000), CurrentPool());
   auto first = Ask(queue, {"page", 1});
   AwaitStarts(1);
   auto second = Ask(queue, {"page", 2});
@@ -61,7 +61,7 @@ TEST_F(WorkQueueTest, ANewerQuestionOfTheSameClientStopsTheOlder) {
 }
 
 TEST_F(WorkQueueTest, AFullLineRefusesAtOnce) {
-  WorkQueue queue(1, milliseconds(60'000));
+  WorkQueue queue(1, milliseconds(60'000), CurrentPool());
   auto running = Ask(queue, {});
   AwaitStarts(1);
   // One of two waits, the other is refused: which, is theirs to decide.
@@ -77,7 +77,7 @@ TEST_F(WorkQueueTest, AFullLineRefusesAtOnce) {
 }
 
 TEST_F(WorkQueueTest, TimeRunsOutWhileRunningAndWhileWaiting) {
-  WorkQueue queue(4, milliseconds(50));
+  WorkQueue queue(4, milliseconds(50), CurrentPool());
   auto running = Ask(queue, {});
   AwaitStarts(1);
   auto waiting = Ask(queue, {});
@@ -86,7 +86,7 @@ TEST_F(WorkQueueTest, TimeRunsOutWhileRunningAndWhileWaiting) {
 }
 
 TEST_F(WorkQueueTest, WorkForAClientThatLeftStops) {
-  WorkQueue queue(4, milliseconds(60'000));
+  WorkQueue queue(4, milliseconds(60'000), CurrentPool());
   std::atomic<bool> gone = false;
   auto running = Ask(queue, {}, [&] { return gone.load(); });
   AwaitStarts(1);
@@ -94,8 +94,20 @@ TEST_F(WorkQueueTest, WorkForAClientThatLeftStops) {
   EXPECT_EQ(running.get().outcome, WorkOutcome::kCancelled);
 }
 
+// The queue has a thread of its own, which must not fall back to a number of its own.
+TEST_F(WorkQueueTest, TheWorkRunsWithThePoolThatWasGiven) {
+  const auto threads = [](const WorkQueue::Cancel&) { return std::to_string(Threads()); };
+  for (const int count : {1, 3, 5}) {
+    ThreadPool pool(count);
+    WorkQueue queue(4, milliseconds(60'000), &pool);
+    EXPECT_EQ(queue.Ask({}, threads, {}).text, std::to_string(count));
+  }
+  WorkQueue alone(4, milliseconds(60'000), nullptr);
+  EXPECT_EQ(alone.Ask({}, threads, {}).text, "1");
+}
+
 TEST_F(WorkQueueTest, FailuresAreAnswers) {
-  WorkQueue queue(4, milliseconds(60'000));
+  WorkQueue queue(4, milliseconds(60'000), CurrentPool());
   const WorkResult refused =
       queue.Ask({}, [](const WorkQueue::Cancel&) -> std::string { throw Error("why"); }, {});
   EXPECT_EQ(refused.outcome, WorkOutcome::kRefused);

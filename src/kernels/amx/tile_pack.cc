@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace clearhead::amx {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -125,6 +126,7 @@ void PackTile(const float* data, std::int64_t stride, bool k_contiguous, TileOrd
   if (!straight) Transpose(turned, tile);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace clearhead::amx
 HWY_AFTER_NAMESPACE();
