@@ -8,6 +8,18 @@
 
 namespace clearhead {
 
+// The number from before is put back.
+class ThreadsForTest {
+ public:
+  explicit ThreadsForTest(int count) { SetThreads(count); }
+  ~ThreadsForTest() { SetThreads(before_); }
+  ThreadsForTest(const ThreadsForTest&) = delete;
+  ThreadsForTest& operator=(const ThreadsForTest&) = delete;
+
+ private:
+  int before_ = Threads();
+};
+
 // The parameter is the number of threads; the number from before is put back.
 class WithThreads : public testing::TestWithParam<int> {
  protected:

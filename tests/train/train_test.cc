@@ -17,7 +17,6 @@
 #include "train/checkpoint.h"
 #include "train/health.h"
 #include "train/metrics_log.h"
-#include "use/generate.h"
 
 namespace clearhead {
 namespace {
@@ -277,36 +276,6 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
   Optimizer small(RandomModel(other, 1), {});
   EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }),
               ::testing::HasSubstr("another model"));
-}
-
-// Two-digit addition at a small scale: sums up to 18 of single digits, learned to all but
-// perfection.
-TEST(Train, LearnsAddition) {
-  // Tokens 0..9 digits, 10 '+', 11 '=', 12 newline: "a+b=cd\n".
-  ModelConfig config{
-      .layers = 2, .heads = 4, .width = 64, .vocabulary = 13, .positions = 28, .inner = 256};
-  std::vector<std::int32_t> tokens;
-  RandomStream random(3);
-  for (int i = 0; i < 6000; ++i) {
-    const auto a = static_cast<std::int32_t>(random.Below(10)),
-               b = static_cast<std::int32_t>(random.Below(10));
-    for (const std::int32_t t : {a, 10, b, 11, (a + b) / 10, (a + b) % 10, 12}) tokens.push_back(t);
-  }
-  TrainOptions options;
-  options.shape = {.batch = 16, .context = 28};
-  options.schedule = {.peak = 3e-3, .warmup = 100, .total = 1400};
-  const TemporaryFolder folder;
-  const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
-  EXPECT_TRUE(result.finished);
-  const Model model = LoadModel(folder.path());
-  int right = 0;
-  for (std::int32_t a = 0; a < 10; ++a) {
-    for (std::int32_t b = 0; b < 10; ++b) {
-      const Generation g = Generate(model, {12, a, 10, b, 11}, {.max_new = 2});
-      right += g.ids[5] == (a + b) / 10 && g.ids[6] == (a + b) % 10;
-    }
-  }
-  EXPECT_GE(right, 99);
 }
 
 }  // namespace
