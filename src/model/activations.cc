@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "model/activations.h"
 
+#include <algorithm>
 #include <functional>
+
+#include "core/checked.h"
 
 namespace clearhead {
 namespace {
@@ -30,6 +33,18 @@ class Arena {
   std::int64_t used_ = 0;
   std::vector<MemoryItem> items_;
 };
+
+// Rows of a pass whose buffers all fit into 64 bits, counted in bytes: each layer has fewer than 32
+// buffers, none wider than the widest here.
+std::int64_t CountableRows(const ModelConfig& config, std::int64_t batch, std::int64_t length,
+                           std::int64_t logit_rows) {
+  const std::int64_t widest = std::max({3 * config.width, config.inner, config.heads});
+  CheckedProduct("batch x context x width x layers (in bytes)",
+                 {batch, length, widest, config.layers + 1, 32 * std::int64_t{sizeof(float)}});
+  CheckedProduct("rows of logits x vocabulary (in bytes)",
+                 {logit_rows, config.vocabulary, std::int64_t{sizeof(float)}});
+  return batch * length;
+}
 
 struct Slots {
   std::vector<BlockActivations>& blocks;
@@ -119,11 +134,12 @@ Activations::Activations(const ModelConfig& config, std::int64_t batch_size,
     : batch(batch_size), length(sequence_length), logit_rows(rows_of_logits), keep(what) {
   const Slots slots{blocks, branch,  resid_final, ln_f, ln_f_mean, ln_f_scale, logits,
                     losses, d_resid, d_ln,        d_z,  d_qkv,     d_mlp};
+  const std::int64_t rows = CountableRows(config, batch, length, logit_rows);
   Arena measure(nullptr);
-  Layout(measure, config, batch * length, logit_rows, keep, slots);
+  Layout(measure, config, rows, logit_rows, keep, slots);
   arena_ = Buffer<float>(measure.used());
   Arena bind(arena_.data());
-  Layout(bind, config, batch * length, logit_rows, keep, slots);
+  Layout(bind, config, rows, logit_rows, keep, slots);
   extras.resize(blocks.size());
   if (config.attention == AttentionKind::kGated) {
     open_edges = Buffer<std::int64_t>(config.layers * batch * config.heads);
@@ -136,7 +152,7 @@ std::vector<MemoryItem> Activations::Plan(const ModelConfig& config, std::int64_
   std::vector<BlockActivations> blocks;
   float* unused[12] = {};
   Arena measure(nullptr);
-  Layout(measure, config, batch * length, logit_rows, keep,
+  Layout(measure, config, CountableRows(config, batch, length, logit_rows), logit_rows, keep,
          Slots{blocks, unused[0], unused[1], unused[2], unused[3], unused[4], unused[5], unused[6],
                unused[7], unused[8], unused[9], unused[10], unused[11]});
   std::vector<MemoryItem> items;  // one per name, in order of first use

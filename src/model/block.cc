@@ -7,6 +7,7 @@
 #include "kernels/activation.h"
 #include "kernels/gemm.h"
 #include "model/attention_layer.h"
+#include "model/product_input.h"
 #include "model/split_inputs.h"
 
 namespace clearhead {
@@ -48,8 +49,9 @@ void ProjectHeads(const Pass& pass, std::int64_t layer, const Linear& projection
     own = Buffer<float>(shape.size());
     result = own.data();
   }
+  const ProductInput z_in(pass, z, R * C), weight(pass, projection.weight, C * C);
   for (std::int64_t h = 0; h < H; ++h) {
-    Gemm({R, C, D}, {z + h * D, C}, {projection.weight + h * D * C, C}, result + h * C, H * C,
+    Gemm({R, C, D}, {z_in.data() + h * D, C}, {weight.data() + h * D * C, C}, result + h * C, H * C,
          /*accumulate=*/false);
   }
   pass.Visit(id, {result, shape});
@@ -81,13 +83,15 @@ bool ProjectHeadsBackward(const Pass& pass, std::int64_t layer, const Linear& pr
     std::copy(d_branch + r / H * C, d_branch + (r / H + 1) * C, d_result.data() + r * C);
   }
   pass.VisitGradient(id, {d_result.data(), {pass.batch, pass.length, H, C}});
+  const ProductInput z_in(pass, z, R * C), weight(pass, projection.weight, C * C),
+      d_in(pass, d_result.data(), R * H * C);
   for (std::int64_t h = 0; h < H; ++h) {
-    Gemm({R, D, C}, {d_result.data() + h * C, H * C},
-         {projection.weight + h * D * C, C, Op::kTranspose}, d_z + h * D, C, /*accumulate=*/false);
+    Gemm({R, D, C}, {d_in.data() + h * C, H * C}, {weight.data() + h * D * C, C, Op::kTranspose},
+         d_z + h * D, C, /*accumulate=*/false);
   }
   if (!pass.Changes(id)) return false;
   for (std::int64_t h = 0; d_weight != nullptr && h < H; ++h) {
-    Gemm({D, C, R}, {z + h * D, C, Op::kTranspose}, {d_result.data() + h * C, H * C},
+    Gemm({D, C, R}, {z_in.data() + h * D, C, Op::kTranspose}, {d_in.data() + h * C, H * C},
          d_weight + h * D * C, C, /*accumulate=*/true);
   }
   return true;
@@ -98,6 +102,7 @@ const float* MlpInput(const Pass& pass, std::int64_t layer, float* resid_mid, Bl
   const TapId id{Tap::kMlpIn, layer};
   const std::int64_t C = pass.config().width;
   if (!pass.Changes(id)) {
+    extras.mlp_in = {};  // of an earlier pass with other hooks
     pass.Visit(id, pass.Rows(resid_mid, C));
     return resid_mid;
   }
@@ -134,6 +139,8 @@ void AttentionHalfForward(const Pass& pass, std::int64_t layer, Activations& act
   if (activations.keep != Keep::kNothing && pass.Changes({Tap::kZ, layer})) {
     extras.z = Buffer<float>(R * C);
     std::copy(a.z, a.z + R * C, extras.z.data());
+  } else {
+    extras.z = {};  // of an earlier pass with other hooks
   }
   pass.Visit({Tap::kZ, layer}, Heads(pass, a.z, C));
   ProjectHeads(pass, layer, layers.attn_c_proj, a.z, branch);
@@ -171,7 +178,8 @@ void AppendKeysAndValues(const Pass& pass, std::int64_t layer, Activations& acti
   for (std::int64_t r = 0; r < R; ++r) {
     std::copy(layers.c_attn.bias + C, layers.c_attn.bias + 3 * C, a.qkv + r * 3 * C + C);
   }
-  Gemm({R, 2 * C, C}, {a.ln_1, C}, {layers.c_attn.weight + C, 3 * C}, a.qkv + C, 3 * C,
+  const ProductInput normalized(pass, a.ln_1, R * C), weight(pass, layers.c_attn.weight, 3 * C * C);
+  Gemm({R, 2 * C, C}, {normalized.data(), C}, {weight.data() + C, 3 * C}, a.qkv + C, 3 * C,
        /*accumulate=*/true);
   AppendToCache(pass, layer, activations);
 }
@@ -216,7 +224,7 @@ void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activation
   weight_gradient(layers.c_fc, a.ln_2, d_mlp, d.c_fc_weight, d.c_fc_bias);
   pass.VisitGradient({Tap::kLn2Normalized, layer}, pass.Rows(d_ln, C));
   // ln_2 = norm(mid), which joins the stream
-  if (pass.WantsGradient({Tap::kMlpIn, layer})) {
+  if (pass.WantsGradient({Tap::kMlpIn, layer}) || extras.mlp_in.size() > 0) {
     const float* mlp_in = extras.mlp_in.size() > 0 ? extras.mlp_in.data() : a.resid_mid;
     float* d_in = activations.branch;
     std::fill(d_in, d_in + R * C, 0.0f);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/gemm.h"
+#include "model/product_input.h"
 
 namespace clearhead {
 namespace {
@@ -43,14 +44,16 @@ void VisitSplitInputs(const Pass& pass, std::int64_t layer, const BlockLayers& l
     // The columns of W_attn that make this part of head h.
     Buffer<float> normalized(R * H * C), mean(R * H), scale(R * H);
     LayerNormForward(layers.ln_1, R * H, input, normalized.data(), mean.data(), scale.data());
+    const ProductInput x_in(pass, normalized.data(), R * H * C),
+        weight(pass, layers.c_attn.weight, 3 * C * C);
     for (std::int64_t h = 0; h < H; ++h) {
       const std::int64_t column = part * C + h * D;
       for (std::int64_t r = 0; r < R; ++r) {
         std::copy(layers.c_attn.bias + column, layers.c_attn.bias + column + D,
                   a.qkv + r * 3 * C + column);
       }
-      Gemm({R, D, C}, {normalized.data() + h * C, H * C}, {layers.c_attn.weight + column, 3 * C},
-           a.qkv + column, 3 * C, /*accumulate=*/true);
+      Gemm({R, D, C}, {x_in.data() + h * C, H * C}, {weight.data() + column, 3 * C}, a.qkv + column,
+           3 * C, /*accumulate=*/true);
     }
   }
 }
@@ -67,11 +70,12 @@ void VisitSplitInputGradients(const Pass& pass, std::int64_t layer, const BlockL
     RepeatForHeads(R, H, C, a.resid_pre, x.data());
     RepeatForHeads(R, H, 1, a.ln_1_mean, mean.data());
     RepeatForHeads(R, H, 1, a.ln_1_scale, scale.data());
+    const ProductInput d_in(pass, d_qkv, R * 3 * C), weight(pass, layers.c_attn.weight, 3 * C * C);
     for (std::int64_t h = 0; h < H; ++h) {
       const std::int64_t column = part * C + h * D;
-      Gemm({R, C, D}, {d_qkv + column, 3 * C},
-           {layers.c_attn.weight + column, 3 * C, Op::kTranspose}, d_normalized.data() + h * C,
-           H * C, /*accumulate=*/false);
+      Gemm({R, C, D}, {d_in.data() + column, 3 * C},
+           {weight.data() + column, 3 * C, Op::kTranspose}, d_normalized.data() + h * C, H * C,
+           /*accumulate=*/false);
     }
     std::fill(d_x.begin(), d_x.end(), 0.0f);
     LayerNormBackward(layers.ln_1, R * H, x.data(), mean.data(), scale.data(), d_normalized.data(),

@@ -37,6 +37,7 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
     lora_->Fill(factors_.data());
     segments_ = {{0, lora_->size(), false}};
   }
+  frozen_ = FrozenPlaces(start.config, options.part.kind);
   const auto count = static_cast<std::int64_t>(trained().size());
   first_ = Buffer<float>(count);
   second_ = Buffer<float>(count);
@@ -49,7 +50,7 @@ double Optimizer::GradientNorm() {
     lora_->Project(gradient_tensors_, factors_.data(), d_factors_.data());
     return std::sqrt(SumOfSquares(d_factors_.size(), d_factors_.data()));
   }
-  ClearFrozenGradients(model_.config, options_.part.kind, gradient_tensors_);
+  ClearFrozenGradients(frozen_, gradients_.data());
   return std::sqrt(SumOfSquares(gradients_.size(), gradients_.data()));
 }
 

@@ -60,6 +60,7 @@ class Optimizer {
   Buffer<float> factors_, d_factors_;  // LoRA's
   Buffer<float> first_, second_;       // moments of what is trained
   std::vector<Segment> segments_;      // runs of trained values with equal decay
+  std::vector<FrozenColumns> frozen_;
   Model model_;
   ModelTensors<float> weight_tensors_, gradient_tensors_;
   std::int64_t steps_ = 0;

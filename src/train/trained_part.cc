@@ -14,14 +14,6 @@ using Kind = TrainedPart::Kind;
 
 constexpr std::string_view kLoraPrefix = "lora:";
 
-// Columns [from, to) of rows of `width`, set to 0.
-void ClearColumns(float* values, std::int64_t size, std::int64_t width, std::int64_t from,
-                  std::int64_t to) {
-  for (std::int64_t row = 0; row < size; row += width) {
-    std::fill(values + row + from, values + row + to, 0.0f);
-  }
-}
-
 }  // namespace
 
 TrainedPart ParseTrainedPart(std::string_view text) {
@@ -60,20 +52,32 @@ void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config) {
   }
 }
 
-void ClearFrozenGradients(const ModelConfig& config, Kind kind, ModelTensors<float>& gradients) {
-  Check(kind != Kind::kLora, "LoRA's gradients are those of its factors");
-  if (kind == Kind::kAll) return;
+std::vector<FrozenColumns> FrozenPlaces(const ModelConfig& config, Kind kind) {
+  std::vector<FrozenColumns> places;
+  if (kind == Kind::kAll || kind == Kind::kLora) return places;  // LoRA trains its own factors
   const std::int64_t C = config.width;
-  VisitParameters(config, gradients, [&](const ParameterSpec& spec, float*& values) {
+  std::int64_t offset = 0;
+  for (const ParameterSpec& spec : ParameterTable(config)) {
     const bool scores = spec.name.find(".attn.c_attn.") != std::string::npos;
     const bool attention = scores || spec.name.find(".attn.c_proj.") != std::string::npos;
     const std::int64_t size = spec.shape.size();
     if (kind == Kind::kAttention ? !attention : !scores) {
-      std::fill(values, values + size, 0.0f);
+      places.push_back({offset, 1, size, 0, size});
     } else if (kind == Kind::kQueryKey) {
-      ClearColumns(values, size, 3 * C, 2 * C, 3 * C);
+      places.push_back({offset, size / (3 * C), 3 * C, 2 * C, 3 * C});
     }
-  });
+    offset += size;
+  }
+  return places;
+}
+
+void ClearFrozenGradients(const std::vector<FrozenColumns>& places, float* gradients) {
+  for (const FrozenColumns& place : places) {
+    for (std::int64_t row = 0; row < place.rows; ++row) {
+      float* first = gradients + place.offset + row * place.width;
+      std::fill(first + place.from, first + place.to, 0.0f);
+    }
+  }
 }
 
 }  // namespace clearhead

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/config.h"
 #include "model/parameters.h"
@@ -28,9 +29,15 @@ std::string ToText(const TrainedPart& part);
 // Throws Error if the model cannot be trained that way: a rank beyond its width.
 void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config);
 
-// Zeroes the gradients of everything that is not in the part. With no weight decay AdamW then
-// leaves those parameters as they are.
-void ClearFrozenGradients(const ModelConfig& config, TrainedPart::Kind kind,
-                          ModelTensors<float>& gradients);
+// Columns [from, to) of `rows` rows of `width` values, the first at `offset`.
+struct FrozenColumns {
+  std::int64_t offset, rows, width, from, to;
+};
+// Everything that is not in the part, as places in the block of all parameters. Made once: the
+// parameters' names, which it goes by, are not for every step.
+std::vector<FrozenColumns> FrozenPlaces(const ModelConfig& config, TrainedPart::Kind kind);
+
+// Zeroes the gradients there. With no weight decay AdamW then leaves those parameters as they are.
+void ClearFrozenGradients(const std::vector<FrozenColumns>& places, float* gradients);
 
 }  // namespace clearhead

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "support/conditions.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -56,12 +56,19 @@ std::uint64_t TestSeed() {
   return seed.empty() ? 1 : std::stoull(seed);
 }
 
-std::vector<std::string> TestThreadsOption() {
-  const std::string threads = Variable("CLEARHEAD_TEST_THREADS");
-  if (threads.empty()) return {};
-  return {"--threads", threads};
+std::vector<std::string> UnderConditions(std::vector<std::string> command) {
+  for (const auto& [option, variable] :
+       {std::pair{"--threads", "CLEARHEAD_TEST_THREADS"}, {"--seed", "CLEARHEAD_TEST_SEED"}}) {
+    const std::string value = Variable(variable);
+    if (value.empty()) continue;
+    const auto given = std::find(command.begin(), command.end(), option);
+    if (given == command.end()) {
+      command.insert(command.end(), {option, value});
+    } else {
+      *(given + 1) = value;
+    }
+  }
+  return command;
 }
-
-std::vector<std::string> TestSeedOption() { return {"--seed", fmt::format("{}", TestSeed())}; }
 
 }  // namespace clearhead

@@ -15,8 +15,7 @@ namespace clearhead {
 
 std::uint64_t TestSeed();
 
-// "--threads N" and "--seed N" for the program under test, where the environment says so.
-std::vector<std::string> TestThreadsOption();
-std::vector<std::string> TestSeedOption();
+// The words of a command with the environment's --seed and --threads in place of its own.
+std::vector<std::string> UnderConditions(std::vector<std::string> command);
 
 }  // namespace clearhead

@@ -19,9 +19,9 @@ struct Bound {
 
 namespace internal {
 inline void RecordMargin(const std::string& what, double value, const Bound& bound, double room) {
-  const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+  const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const double margin = std::isfinite(room) ? room / std::abs(bound.limit) : -1.0;
-  testing::Test::RecordProperty("margin " + what, fmt::format("{:.4f}", margin));
+  ::testing::Test::RecordProperty("margin " + what, fmt::format("{:.4f}", margin));
   fmt::print("margin {}.{}/{} {:.6g} {:.6g} {:.4f} {:.4f}\n", test->test_suite_name(), test->name(),
              what, value, bound.limit, margin, bound.stated);
 }

@@ -172,6 +172,28 @@ TEST(Sparsify, ResumeContinuesBitForBitAndKeepsTheSparsestFeasible) {
   }
 }
 
+TEST(Sparsify, RefusesAnotherRunsFolderAndWildTokens) {
+  const TemporaryFolder folder;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(300, 1), valid = Sums(40, 2);
+  const auto message = [&](const std::vector<std::int32_t>& train, const fs::path& out) {
+    try {
+      SparsifyCallbacks callbacks;
+      callbacks.should_stop = [] { return true; };
+      Sparsify(dense, train, valid, AdderOptions(), out, callbacks);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message(tokens, folder / "run"), "");
+  EXPECT_THAT(message(tokens, folder / "run"), ::testing::HasSubstr("--resume"));
+  auto wild = tokens;
+  wild.back() = 13;
+  EXPECT_THAT(message(wild, folder / "out"), ::testing::HasSubstr("13"));
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
 TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
   const TemporaryFolder folder;
   const Model dense = RandomModel(AdderConfig(), 1);
