@@ -21,7 +21,7 @@ void MetricGradient(const TaskItem& item, TaskMetric metric, std::span<const flo
       d_logits[static_cast<std::size_t>(id)] += static_cast<float>(amount);
   };
   if (metric == TaskMetric::kLogitDifference) {
-    add(item.answers, 1.0 / static_cast<double>(item.answers.size()));
+    if (!item.answers.empty()) add(item.answers, 1.0 / static_cast<double>(item.answers.size()));
     if (!item.wrongs.empty()) add(item.wrongs, -1.0 / static_cast<double>(item.wrongs.size()));
     return;
   }

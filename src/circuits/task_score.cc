@@ -23,8 +23,10 @@ double Sum(const std::vector<std::int32_t>& ids, const std::function<double(std:
 }  // namespace
 
 double LogitDifference(const TaskItem& item, const std::function<double(std::int32_t id)>& logit) {
-  return Sum(item.answers, logit) / static_cast<double>(item.answers.size()) -
-         Sum(item.wrongs, logit) / static_cast<double>(item.wrongs.size());
+  const auto mean = [&](const std::vector<std::int32_t>& ids) {
+    return ids.empty() ? 0.0 : Sum(ids, logit) / static_cast<double>(ids.size());
+  };
+  return mean(item.answers) - mean(item.wrongs);
 }
 
 double TaskMetricOf(const TaskItem& item, TaskMetric metric, std::span<const float> logits) {
@@ -106,7 +108,7 @@ double ExactSums(const Model& model, const Tokenizer& tokenizer, const TaskSetOp
     const auto wanted = static_cast<std::int64_t>(tokenizer.Encode(line).size() - prompt.size());
     right += tokenizer.DecodeBytes(Generate(model, prompt, {.max_new = wanted}).ids) == line;
   }
-  return static_cast<double>(right) / static_cast<double>(options.count);
+  return static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(options.count, 1));
 }
 
 }  // namespace clearhead

@@ -12,7 +12,7 @@
 
 namespace clearhead {
 
-// Mean logit of the answers minus mean logit of the wrong ones.
+// Mean logit of the answers minus mean logit of the wrong ones; a side without tokens counts 0.
 double LogitDifference(const TaskItem& item, const std::function<double(std::int32_t id)>& logit);
 
 // Judges one row of logits [V] after a prompt (TaskMetric says how).

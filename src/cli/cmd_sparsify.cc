@@ -18,6 +18,7 @@
 #include "figures/running_mean.h"
 #include "text/token_stream.h"
 #include "train/metrics_log.h"
+#include "train/run_loop.h"
 #include "train/sparsify.h"
 
 namespace clearhead::cli {
@@ -126,6 +127,7 @@ void Run(const Options& given) {
   if (!s.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
     Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
   }
+  if (!s.resume) RefuseAnotherRun(o.out);
   const Tokenizer tokenizer = Tokenizer::Load(path);
   if (tokenizer.vocabulary_size() > dense.config.vocabulary) {
     Fail("'{}': its tokenizer has {} tokens, the model only {}", path.string(),

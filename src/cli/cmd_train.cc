@@ -19,6 +19,7 @@
 #include "text/bpe_train.h"
 #include "text/token_stream.h"
 #include "train/metrics_log.h"
+#include "train/run_loop.h"
 #include "train/train.h"
 
 namespace clearhead::cli {
@@ -149,6 +150,8 @@ void Run(const Options& given) {
   if (!o.train.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
     Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
   }
+  if (!o.train.resume) RefuseAnotherRun(o.out);  // before the tokenizer is learned and written
+  o.train.drawn_start = o.from.empty();
   if (o.train.schedule.total == 0) {  // a fresh model of this shape, as it is
     SaveModel(RandomModel(MakeConfig(o, o.vocabulary), o.common.seed), o.out);
     return Print(o.common.json ? "{}\n" : fmt::format("{}: random weights\n", o.out));

@@ -3,7 +3,6 @@
 // start.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -28,9 +27,12 @@ struct RunLength {
   }
 
   std::int64_t Steps(const StepShape& shape) const {
-    const std::int64_t per_step = shape.batch * shape.accumulation * shape.context;
-    if (steps >= 0) return steps;
-    if (tokens > 0) return std::max<std::int64_t>(1, (tokens + per_step - 1) / per_step);
+    const std::int64_t per_step = TokensPerStep(shape);
+    if (steps >= 0) {
+      TokensPerStep(shape, steps);  // all of them can be counted
+      return steps;
+    }
+    if (tokens > 0) return tokens / per_step + (tokens % per_step != 0 ? 1 : 0);
     FailUsage("say how long to train: --tokens N or --steps N");
   }
 };

@@ -3,14 +3,24 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 
 #include "core/error.h"
 
 namespace clearhead::internal {
 
-void* AllocateAligned(std::size_t bytes) {
+void* AllocateAligned(std::int64_t count, std::size_t size_of_each) {
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  std::size_t bytes = 0;
+  if (count < 0) Fail("a block of {} values was asked for; at least 0 are expected", count);
+  if (__builtin_mul_overflow(static_cast<std::size_t>(count), size_of_each, &bytes) ||
+      bytes > static_cast<std::size_t>(PTRDIFF_MAX)) {
+    Fail(
+        "not enough memory for a block of {} values; use a shorter context, a smaller batch or "
+        "fewer taps",
+        count);
+  }
   if (bytes == 0) return nullptr;
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;

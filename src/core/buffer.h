@@ -13,7 +13,8 @@ namespace clearhead {
 namespace internal {
 // Large blocks are aligned to and advised for huge pages: a fresh 600 MB block of attention maps is
 // then 300 page faults instead of 150,000.
-void* AllocateAligned(std::size_t bytes);
+// Throws Error for a negative count, and for more than there is memory.
+void* AllocateAligned(std::int64_t count, std::size_t size_of_each);
 void FreeAligned(void* block);
 struct FreeBlock {
   void operator()(void* block) const { FreeAligned(block); }
@@ -27,9 +28,7 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::int64_t size)
-      : data_(
-            static_cast<T*>(internal::AllocateAligned(static_cast<std::size_t>(size) * sizeof(T)))),
-        size_(size) {}
+      : data_(static_cast<T*>(internal::AllocateAligned(size, sizeof(T)))), size_(size) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {

@@ -67,6 +67,24 @@ void ForPieces(std::int64_t extent, std::int64_t other, const Body& body) {
               [&](std::int64_t i) { body(i * piece, std::min(piece, extent - i * piece)); });
 }
 
+// Rows rounded to bf16, contiguous.
+Buffer<float> Rounded(std::int64_t rows, std::int64_t width, RowsOf<const float> values) {
+  Buffer<float> rounded(rows * width);
+  for (std::int64_t i = 0; i < rows * width; ++i) {
+    const float value = values.data[i / width * values.stride + i % width];
+    rounded[i] = BFloat16ToFloat(FloatToBFloat16(value));
+  }
+  return rounded;
+}
+
+// The layer with its weights rounded to bf16, in `storage`.
+Linear WithRoundedWeights(const Linear& layer, Buffer<float>* storage) {
+  Buffer<float> matrix(layer.in * layer.out);
+  CopyMatrix(layer, matrix.data());
+  *storage = Rounded(layer.in, layer.out, {matrix.data(), layer.out});
+  return MakeLinear(Weight(storage->data()), layer.bias, layer.in, layer.out, Order::kInOut);
+}
+
 bool Contiguous(const Linear& layer) {
   return layer.stride == (layer.order == Order::kInOut ? layer.out : layer.in);
 }
@@ -89,7 +107,8 @@ Linear OutputsOf(const Linear& layer, std::int64_t first, std::int64_t count) {
           .in = layer.in,
           .out = count,
           .order = layer.order,
-          .stride = layer.stride};
+          .stride = layer.stride,
+          .rounds = layer.rounds || layer.packed != nullptr};
 }
 
 Linear InputsOf(const Linear& layer, std::int64_t first, std::int64_t count) {
@@ -98,7 +117,8 @@ Linear InputsOf(const Linear& layer, std::int64_t first, std::int64_t count) {
           .in = count,
           .out = layer.out,
           .order = layer.order,
-          .stride = layer.stride};
+          .stride = layer.stride,
+          .rounds = layer.rounds || layer.packed != nullptr};
 }
 
 void CopyMatrix(const Linear& layer, float* out) {
@@ -124,6 +144,11 @@ void LinearForward(const Linear& layer, std::int64_t rows, RowsOf<const float> x
                      .c = y.data,
                      .ldc = y.stride,
                      .bias = layer.bias});
+  }
+  if (layer.rounds) {
+    Buffer<float> weights;
+    const Buffer<float> rounded = Rounded(rows, layer.in, x);
+    return LinearForward(WithRoundedWeights(layer, &weights), rows, {rounded.data(), layer.in}, y);
   }
   if (!layer.weight.is_f32()) {
     return ForPieces(layer.out, layer.in, [&](std::int64_t first, std::int64_t count) {
@@ -160,6 +185,12 @@ void LinearBackwardInput(const Linear& layer, std::int64_t rows, RowsOf<const fl
                      .ldc = dx.stride,
                      .accumulate = accumulate});
   }
+  if (layer.rounds) {
+    Buffer<float> weights;
+    const Buffer<float> rounded = Rounded(rows, layer.out, dy);
+    return LinearBackwardInput(WithRoundedWeights(layer, &weights), rows,
+                               {rounded.data(), layer.out}, dx, accumulate);
+  }
   if (!layer.weight.is_f32()) {
     return ForPieces(layer.in, layer.out, [&](std::int64_t first, std::int64_t count) {
       LinearBackwardInput(Widen(InputsOf(layer, first, count)), rows, dy,
@@ -174,6 +205,13 @@ void LinearBackwardWeight(const Linear& layer, std::int64_t rows, RowsOf<const f
                           RowsOf<const float> dy, PackedBf16* scratch, float* dw, float* dbias) {
   if (dbias != nullptr) AddColumnSums(rows, layer.out, dy, dbias);
   if (dw == nullptr) return;
+  if (layer.rounds) {
+    const Buffer<float> x_in = Rounded(rows, layer.in, x), dy_in = Rounded(rows, layer.out, dy);
+    Linear plain = layer;
+    plain.rounds = false;
+    return LinearBackwardWeight(plain, rows, {x_in.data(), layer.in}, {dy_in.data(), layer.out},
+                                nullptr, dw, nullptr);
+  }
   // The stored matrix is [m, n]: dW += a^T b with a [rows, m], b [rows, n].
   const bool in_out = layer.order == Order::kInOut;
   const RowsOf<const float> a = in_out ? x : dy, b = in_out ? dy : x;

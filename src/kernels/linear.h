@@ -28,13 +28,15 @@ struct Linear {
   std::int64_t stride = 0;                        // between rows of the stored matrix
   const PackedBf16* packed = nullptr;             // W,   for forward
   const PackedBf16* packed_transposed = nullptr;  // W^T, for the input gradient
+  bool rounds = false;  // a part of a layer that runs in bf16: inputs are rounded as there
 };
 
 // A whole matrix.
 Linear MakeLinear(Weight weight, const float* bias, std::int64_t in, std::int64_t out, Order order);
 
 // The layer that makes only outputs [first, first + count), or reads only those inputs (without
-// bias): what one head has of a layer.
+// bias): what one head has of a layer. A part of a layer that is packed for bf16 is not, but rounds
+// its inputs all the same: looking at a head changes no precision.
 Linear OutputsOf(const Linear& layer, std::int64_t first, std::int64_t count);
 Linear InputsOf(const Linear& layer, std::int64_t first, std::int64_t count);
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "model/activations.h"
 
+#include <algorithm>
 #include <functional>
+
+#include "core/checked.h"
 
 namespace clearhead {
 namespace {
@@ -30,6 +33,18 @@ class Arena {
   std::int64_t used_ = 0;
   std::vector<MemoryItem> items_;
 };
+
+// Rows of a pass whose buffers all fit into 64 bits, counted in bytes: each layer has fewer than 32
+// buffers, none wider than the widest here.
+std::int64_t CountableRows(const ModelConfig& config, std::int64_t batch, std::int64_t length,
+                           std::int64_t logit_rows) {
+  const std::int64_t widest = std::max({2 * config.qkv_width(), config.width, config.inner});
+  CheckedProduct("batch x context x width x layers (in bytes)",
+                 {batch, length, widest, config.layers + 1, 32 * std::int64_t{sizeof(float)}});
+  CheckedProduct("rows of logits x vocabulary (in bytes)",
+                 {logit_rows, config.vocabulary, std::int64_t{sizeof(float)}});
+  return batch * length;
+}
 
 void TakeBlock(Arena& arena, const ModelConfig& config, std::int64_t rows, bool in_place,
                BlockActivations* block) {
@@ -140,6 +155,7 @@ void Layout(Arena& arena, const ModelConfig& config, Activations& s) {
 Activations::Activations(const ModelConfig& config, std::int64_t batch_size,
                          std::int64_t sequence_length, Keep what, std::int64_t rows_of_logits)
     : Activations(batch_size, sequence_length, what, rows_of_logits) {
+  CountableRows(config, batch, length, logit_rows);
   Arena measure(nullptr);
   Layout(measure, config, *this);
   arena_ = Buffer<float>(measure.used());
@@ -156,6 +172,7 @@ std::vector<MemoryItem> Activations::Plan(const ModelConfig& config, std::int64_
                                           std::int64_t length, Keep keep, std::int64_t logit_rows) {
   Activations unbound(batch, length, keep, logit_rows);
   Arena measure(nullptr);
+  CountableRows(config, batch, length, logit_rows);
   Layout(measure, config, unbound);
   std::vector<MemoryItem> items;  // one per name, in order of first use
   for (const MemoryItem& item : measure.items()) {

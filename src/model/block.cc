@@ -105,6 +105,7 @@ const float* MlpInput(const Pass& pass, std::int64_t layer, float* resid_mid, Bl
   const TapId id{Tap::kMlpIn, layer};
   const std::int64_t C = pass.config().width;
   if (!pass.Changes(id)) {
+    extras.mlp_in = {};  // of an earlier pass with other hooks
     pass.Visit(id, pass.Rows(resid_mid, C));
     return resid_mid;
   }
@@ -140,6 +141,8 @@ void AttentionHalfForward(const Pass& pass, std::int64_t layer, Activations& act
     const std::int64_t count = R * pass.config().heads_width();
     extras.z = Buffer<float>(count);
     std::copy(a.z, a.z + count, extras.z.data());
+  } else {
+    extras.z = {};  // of an earlier pass with other hooks
   }
   pass.Visit({Tap::kZ, layer}, Heads(pass, a.z));
   HeadsToStream(pass, layer, activations);

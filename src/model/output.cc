@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "kernels/loss.h"
 #include "model/head_weights.h"
 
@@ -19,8 +20,17 @@ Linear OutputOf(const Pass& pass) {
   return layer;
 }
 
-std::int64_t CountTargets(std::int64_t rows, const std::int32_t* targets) {
-  return rows - std::count_if(targets, targets + rows, [](std::int32_t t) { return t < 0; });
+// Those that are not skipped.
+std::int64_t CountTargets(const Pass& pass, const std::int32_t* targets) {
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < pass.rows(); ++r) {
+    if (targets[r] >= pass.config().vocabulary) {
+      Fail("target {} at position {} is outside the vocabulary of {}", targets[r], r % pass.length,
+           pass.config().vocabulary);
+    }
+    count += targets[r] >= 0;
+  }
+  return count;
 }
 
 double MeanLoss(std::int64_t rows, const float* losses, std::int64_t count) {
@@ -45,13 +55,14 @@ void LogitsForward(const Pass& pass, std::int64_t rows, const float* normalized,
 
 double LossForward(const Pass& pass, const std::int32_t* targets, Activations& activations) {
   const std::int64_t R = pass.rows(), C = pass.config().width, V = pass.config().vocabulary;
+  const std::int64_t count = CountTargets(pass, targets);
   for (std::int64_t first = 0; first < R; first += activations.logit_rows) {
     const std::int64_t rows = std::min(activations.logit_rows, R - first);
     LogitsForward(pass, rows, activations.ln_f + first * C, activations.logits);
     CrossEntropy(rows, V, targets + first, activations.logits, activations.losses + first,
                  /*gradient_scale=*/0.0f);
   }
-  return MeanLoss(R, activations.losses, CountTargets(R, targets));
+  return MeanLoss(R, activations.losses, count);
 }
 
 void LogitsBackward(const Pass& pass, std::int64_t rows, std::int64_t first,
@@ -66,7 +77,7 @@ void LogitsBackward(const Pass& pass, std::int64_t rows, std::int64_t first,
 double LossBackward(const Pass& pass, const std::int32_t* targets, float scale,
                     Activations& activations, float* d_output, PackedBf16* scratch) {
   const std::int64_t R = pass.rows(), C = pass.config().width, V = pass.config().vocabulary;
-  const std::int64_t count = CountTargets(R, targets);
+  const std::int64_t count = CountTargets(pass, targets);
   const float row_scale = count == 0 ? 0.0f : scale / static_cast<float>(count);
   for (std::int64_t first = 0; first < R; first += activations.logit_rows) {
     const std::int64_t rows = std::min(activations.logit_rows, R - first);

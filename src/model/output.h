@@ -14,7 +14,8 @@ void FinalNormForward(const Pass& pass, Activations& activations);
 // logits [rows, V] for `rows` rows of normalised activations [rows, C].
 void LogitsForward(const Pass& pass, std::int64_t rows, const float* normalized, float* logits);
 
-// Mean cross-entropy of activations.ln_f against targets [R] (negative: skipped), computed in
+// Mean cross-entropy of activations.ln_f against targets [R] (negative: skipped; one outside the
+// vocabulary is refused before anything runs, in LossBackward too), computed in
 // pieces of activations.logit_rows rows; fills activations.losses. 0 when every target is skipped.
 double LossForward(const Pass& pass, const std::int32_t* targets, Activations& activations);
 

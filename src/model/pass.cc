@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "model/pass.h"
 
+#include "core/checked.h"
 #include "model/head_weights.h"
 
 namespace clearhead {
 
-KeyValueCache::KeyValueCache(const ModelConfig& config, std::int64_t batch, std::int64_t size)
-    : capacity(size) {
+KeyValueCache::KeyValueCache(const ModelConfig& config, std::int64_t sequences, std::int64_t size)
+    : batch(sequences), capacity(size) {
+  const std::int64_t count = CheckedProduct("sequences x positions x width of the cache",
+                                            {batch, capacity, config.kv_width()});
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    keys.emplace_back(batch * capacity * config.kv_width());
-    values.emplace_back(batch * capacity * config.kv_width());
+    keys.emplace_back(count);
+    values.emplace_back(count);
   }
 }
 

@@ -21,7 +21,7 @@ namespace clearhead {
 struct KeyValueCache {
   KeyValueCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity);
 
-  std::int64_t capacity;
+  std::int64_t batch, capacity;
   std::int64_t length = 0;  // positions filled
   std::vector<Buffer<float>> keys, values;
 };

@@ -26,9 +26,34 @@ void CheckTokens(const ModelConfig& config, std::span<const std::int32_t> ids, s
   }
 }
 
+namespace {
+
+void CheckCache(const Pass& pass) {
+  if (pass.cache == nullptr) return;
+  const KeyValueCache& cache = *pass.cache;
+  if (cache.length + pass.length > cache.capacity) {
+    Fail("the cache has {} of {} positions filled, {} more do not fit; make a larger one",
+         cache.length, cache.capacity, pass.length);
+  }
+  if (cache.batch != pass.batch) {
+    Fail("the cache is for {} sequences, the pass has {}", cache.batch, pass.batch);
+  }
+}
+
+void RefuseBackwardWithCache(const Pass& pass) {
+  if (pass.cache != nullptr) {
+    Fail("backward through a pass with a key/value cache is not defined; run without the cache");
+  }
+}
+
+}  // namespace
+
 void ForwardToFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations) {
   Check(pass.batch == activations.batch && pass.length == activations.length,
         "activations planned for another batch");
+  CheckTokens(pass.config(), {ids, static_cast<std::size_t>(pass.rows())}, pass.batch, pass.length,
+              pass.past());
+  CheckCache(pass);
   EmbeddingForward(pass, ids, activations);
   for (std::int64_t layer = 0; layer < pass.config().layers; ++layer) {
     BlockForward(pass, layer, activations);
@@ -44,6 +69,7 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
                            ModelValues* gradients, PackedBf16* scratch) {
+  RefuseBackwardWithCache(pass);
   Check(activations.keep != Keep::kNothing, "backward after a forward that kept nothing");
   Check(activations.keep == Keep::kAll || pass.hooks == nullptr,
         "recomputation would call hooks twice; use Keep::kAll with hooks");
@@ -64,6 +90,7 @@ void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activation
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
                        float scale, Activations& activations, ModelValues* gradients,
                        PackedBf16* scratch) {
+  RefuseBackwardWithCache(pass);
   ForwardToFinalNorm(pass, ids, activations);
   float* d_output = gradients == nullptr ? nullptr : OutputMatrix(pass.config(), *gradients);
   const double loss = LossBackward(pass, targets, scale, activations, d_output, scratch);

@@ -16,7 +16,8 @@ void CheckTokens(const ModelConfig& config, std::span<const std::int32_t> ids, s
                  std::int64_t length, std::int64_t past = 0);
 
 // Embedding, blocks, final norm: ids [B,T] -> activations.ln_f [R,C]. With a cache, its length
-// grows.
+// grows. Refuses, before anything runs, what CheckTokens refuses and more tokens than the cache has
+// room for.
 void ForwardToFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations);
 
 // All logits [B,T,V].
@@ -24,7 +25,7 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 
 // From activations.d_ln = d loss / d ln_f back to the embeddings; adds to `gradients`, or only
 // calls the hooks when it is null. The forward pass must have run on these activations with keep !=
-// kNothing.
+// kNothing. Refuses a pass with a cache: what its earlier positions owe to the loss is not here.
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
                            ModelValues* gradients, PackedBf16* scratch);
 

@@ -10,15 +10,24 @@
 namespace clearhead {
 
 void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context) {
-  if (static_cast<std::int64_t>(tokens.size()) < context + 1) {
+  if (static_cast<std::int64_t>(tokens.size()) <= context) {
     Fail("the text is {} tokens long; a context of {} needs at least {}", tokens.size(), context,
          context + 1);
+  }
+}
+
+void CheckVocabulary(std::span<const std::int32_t> tokens, std::int64_t vocabulary) {
+  for (const std::int32_t token : tokens) {
+    if (token < 0 || token >= vocabulary) {
+      Fail("token id {} of the text is outside the model's vocabulary of {}", token, vocabulary);
+    }
   }
 }
 
 Batches::Batches(std::span<const std::int32_t> tokens, std::int64_t context, std::uint64_t seed,
                  std::vector<std::int64_t> starts)
     : tokens_(tokens), context_(context), seed_(seed), starts_(std::move(starts)) {
+  if (context < 1) Fail("a context of {} was asked for; at least 1 is needed", context);
   CheckLongEnough(tokens, context);
   last_start_ = static_cast<std::int64_t>(tokens.size()) - 1 - context;
   if (starts_.empty()) {

@@ -12,6 +12,9 @@ namespace clearhead {
 // Throws Error if the stream is shorter than one window and its last target.
 void CheckLongEnough(std::span<const std::int32_t> tokens, std::int64_t context);
 
+// Throws Error if a token is outside the vocabulary, naming the first.
+void CheckVocabulary(std::span<const std::int32_t> tokens, std::int64_t vocabulary);
+
 // The stream is cut into stretches of `context` tokens, which every epoch visits once in another
 // order; a sample starts at a random place inside its stretch. (One offset for a whole epoch would
 // lock the phase of texts with a period, such as lists of sums, to the positions, and shift it at

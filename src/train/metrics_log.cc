@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "train/metrics_log.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -34,6 +36,12 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t first_ste
   WriteFile(path, kept);
   file_.reset(std::fopen(path.c_str(), "ae"));
   if (!file_) Fail("cannot write '{}': {}", path.string(), std::strerror(errno));
+}
+
+void MetricsLog::Sync() {
+  if (::fsync(::fileno(file_.get())) != 0 && errno != EINVAL) {
+    Fail("cannot write '{}': {}", path_.string(), std::strerror(errno));
+  }
 }
 
 void MetricsLog::Append(const Json& line) {

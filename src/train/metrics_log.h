@@ -19,6 +19,8 @@ class MetricsLog {
   MetricsLog(const std::filesystem::path& path, std::int64_t first_step);
 
   void Append(const Json& line);
+  // Returns when all lines are on the disk.
+  void Sync();
 
  private:
   struct Close {

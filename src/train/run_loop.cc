@@ -19,6 +19,22 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
 
 }  // namespace
 
+void RefuseAnotherRun(const std::filesystem::path& out) {
+  if (const auto file = FindCheckpoint(CheckpointFolder(out))) {
+    Fail(
+        "'{}' holds the checkpoint of an unfinished run; go on with the same command and --resume, "
+        "or start anew in another folder",
+        file->string());
+  }
+  std::error_code ignored;
+  if (std::filesystem::exists(out / "metrics.jsonl", ignored)) {
+    Fail(
+        "'{}' holds the metrics.jsonl of another run, which left no checkpoint for --resume; "
+        "choose another folder, or remove that file",
+        out.string());
+  }
+}
+
 RunOutcome RunLoop(const RunLoopOptions& options, const RunLoopParts& parts, Optimizer& optimizer,
                    const std::filesystem::path& out) {
   const std::filesystem::path checkpoints = CheckpointFolder(out);
@@ -35,6 +51,7 @@ RunOutcome RunLoop(const RunLoopOptions& options, const RunLoopParts& parts, Opt
     if (parts.restore) parts.restore({rest, state.run.end()}, file->string());
     step = state.step;
   }
+  if (!options.resume) RefuseAnotherRun(out);
   MakeDirectory(out);
   MetricsLog metrics(out / "metrics.jsonl", step);
 
@@ -46,6 +63,7 @@ RunOutcome RunLoop(const RunLoopOptions& options, const RunLoopParts& parts, Opt
       const std::vector<double> more = parts.state();
       run.insert(run.end(), more.begin(), more.end());
     }
+    metrics.Sync();  // the lines of a checkpoint's steps are on the disk before it
     SaveCheckpoint(checkpoints, optimizer,
                    {.step = step, .settings = parts.settings, .run = std::move(run)});
     last_checkpoint = before = Clock::now();
@@ -65,16 +83,18 @@ RunOutcome RunLoop(const RunLoopOptions& options, const RunLoopParts& parts, Opt
     line["tokens_per_second"] = rate;
     ++step;
     const bool last = step == options.steps;
+    bool due = false;
     if (last || (options.eval_every > 0 && step % options.eval_every == 0)) {
-      if (parts.evaluate(line)) save();
+      due = parts.evaluate(line);
       before = Clock::now();
     }
     metrics.Append(line);
+    if (due) save();
     if (parts.on_step) parts.on_step(step, rate);
     const bool stop = parts.should_stop && parts.should_stop();
-    const bool due = options.checkpoint_every > 0
-                         ? step % options.checkpoint_every == 0
-                         : Seconds(last_checkpoint, Clock::now()) > options.checkpoint_seconds;
+    due = options.checkpoint_every > 0
+              ? step % options.checkpoint_every == 0
+              : Seconds(last_checkpoint, Clock::now()) > options.checkpoint_seconds;
     if (!last && (stop || due)) save();
     if (stop && !last) break;
   }

@@ -57,6 +57,11 @@ struct RunOutcome {
 RunOutcome RunLoop(const RunLoopOptions& options, const RunLoopParts& parts, Optimizer& optimizer,
                    const std::filesystem::path& out);
 
+// Throws Error where `out` holds what another run left, a checkpoint or its metrics, and says how
+// to go on with it or start anew. RunLoop refuses that by itself; this is for asking before any
+// work.
+void RefuseAnotherRun(const std::filesystem::path& out);
+
 inline std::filesystem::path CheckpointFolder(const std::filesystem::path& out) {
   return out / "checkpoint";
 }

@@ -103,6 +103,10 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks) {
   Check(dense.config.attention == AttentionKind::kSoftmax, "sparsify starts from a dense model");
+  CheckStepShape(dense.config, options.shape, options.steps);
+  CheckVocabulary(train, dense.config.vocabulary);
+  CheckVocabulary(valid, dense.config.vocabulary);
+  if (!options.resume) RefuseAnotherRun(out);
   const std::filesystem::path best_folder = out / "best";
   Model start = dense;
   start.config.attention = AttentionKind::kGated;

@@ -21,7 +21,7 @@ double Mean(const float* values, std::int64_t count) {
 }  // namespace
 
 SparsifyStep::SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options)
-    : options_(options),
+    : options_((CheckStepShape(config, options.shape), options)),
       student_(config, options.shape.batch, options.shape.context, KeepOf(options.shape),
                LogitRows(options.shape.batch * options.shape.context)),
       teacher_logits_(student_.logit_rows * config.vocabulary),
@@ -76,6 +76,7 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
   for (std::int64_t part = 0; part < shape.accumulation; ++part) {
     const std::int64_t first = (step * shape.accumulation + part) * shape.batch;
     batches.Fill(first, shape.batch, inputs_.data(), targets_.data());
+    CheckVocabulary(targets_, V);
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       starts_[static_cast<std::size_t>(b)] = batches.Start(first + b);
     }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/checked.h"
+#include "core/error.h"
 #include "model/run.h"
 
 namespace clearhead {
@@ -15,12 +17,38 @@ namespace {
 
 Keep KeepOf(const StepShape& shape) { return shape.recompute ? Keep::kInputs : Keep::kAll; }
 
+// Of one pass, once the shape is known to be possible.
+std::int64_t Rows(const ModelConfig& config, const StepShape& shape) {
+  CheckStepShape(config, shape);
+  return shape.batch * shape.context;
+}
+
 }  // namespace
+
+std::int64_t TokensPerStep(const StepShape& shape, std::int64_t steps) {
+  for (const auto& [what, value] : {std::pair{"batch", shape.batch},
+                                    {"context", shape.context},
+                                    {"accumulation", shape.accumulation}}) {
+    if (value < 1) Fail("a {} of {} was asked for; at least 1 is needed", what, value);
+  }
+  CheckedProduct("steps x batch x accumulation x context",
+                 {steps, shape.batch, shape.accumulation, shape.context});
+  return CheckedProduct("batch x accumulation x context",
+                        {shape.batch, shape.accumulation, shape.context});
+}
+
+void CheckStepShape(const ModelConfig& config, const StepShape& shape, std::int64_t steps) {
+  TokensPerStep(shape, steps);
+  if (shape.context > config.positions) {
+    Fail("a context of {} was asked for, but the model has {} positions", shape.context,
+         config.positions);
+  }
+}
 
 TrainStep::TrainStep(const ModelConfig& config, const StepShape& shape)
     : shape_(shape),
       activations_(config, shape.batch, shape.context, KeepOf(shape),
-                   LogitRows(shape.batch * shape.context)),
+                   LogitRows(Rows(config, shape))),
       inputs_(static_cast<std::size_t>(shape.batch * shape.context)),
       targets_(inputs_.size()) {
   if (shape.bf16) packed_ = std::make_unique<PackedWeights>();
@@ -50,7 +78,7 @@ std::vector<MemoryItem> TrainStep::MemoryPlan(const ModelConfig& config, const S
       {"weights", parameters * 4}, {"gradients", parameters * 4}, {"moments", parameters * 8}};
   if (shape.bf16) items.push_back({"packed bf16 weights", parameters * 4});
   for (MemoryItem& item : Activations::Plan(config, shape.batch, shape.context, KeepOf(shape),
-                                            LogitRows(shape.batch * shape.context))) {
+                                            LogitRows(Rows(config, shape)))) {
     items.push_back(std::move(item));
   }
   return items;

@@ -27,6 +27,13 @@ struct StepResult {
   double gradient_norm = 0.0;  // before clipping
 };
 
+// Tokens of one optimiser step. Throws Error where a number is below 1, the product does not fit
+// into 64 bits, or `steps` of them do not.
+std::int64_t TokensPerStep(const StepShape& shape, std::int64_t steps = 1);
+
+// Throws Error too where the context is longer than the model's positions.
+void CheckStepShape(const ModelConfig& config, const StepShape& shape, std::int64_t steps = 1);
+
 class TrainStep {
  public:
   TrainStep(const ModelConfig& config, const StepShape& shape);

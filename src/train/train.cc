@@ -10,10 +10,10 @@
 namespace clearhead {
 namespace {
 // Whatever changes the numbers of a run; a resumed one must agree.
-Json Settings(const ModelConfig& config, std::span<const std::int32_t> train,
-              const TrainOptions& o) {
-  Json json = StepSettings(config, train, o.shape);
-  json.update({{"steps", o.schedule.total},
+Json Settings(const Model& start, std::span<const std::int32_t> train, const TrainOptions& o) {
+  Json json = StepSettings(start.config, train, o.shape);
+  json.update({{"start_hash", o.drawn_start ? Json("drawn") : Json(WeightsFingerprint(start))},
+               {"steps", o.schedule.total},
                {"warmup", o.schedule.warmup},
                {"lr", o.schedule.peak},
                {"weight_decay", o.optimizer.weight_decay},
@@ -33,6 +33,10 @@ double ValidationLoss(const Model& model, std::span<const std::int32_t> valid,
 TrainResult Train(const Model& start, std::span<const std::int32_t> train,
                   std::span<const std::int32_t> valid, const TrainOptions& options,
                   const std::filesystem::path& out, const TrainCallbacks& callbacks) {
+  CheckStepShape(start.config, options.shape, options.schedule.total);
+  CheckVocabulary(train, start.config.vocabulary);
+  CheckVocabulary(valid, start.config.vocabulary);
+  if (!options.resume) RefuseAnotherRun(out);
   const std::int64_t samples_per_step = options.shape.batch * options.shape.accumulation;
   Batches batches(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts);
   Optimizer optimizer(start, options.optimizer);
@@ -40,7 +44,7 @@ TrainResult Train(const Model& start, std::span<const std::int32_t> train,
   TrainResult result;
   LoopStep last;
 
-  RunLoopParts parts{.settings = Settings(start.config, train, options)};
+  RunLoopParts parts{.settings = Settings(start, train, options)};
   parts.gradients = [&](std::int64_t step) {
     const StepResult r = train_step.Gradients(optimizer, batches, step * samples_per_step);
     last = {.loss = r.loss,

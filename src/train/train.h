@@ -26,6 +26,9 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 0;      // steps; 0: every checkpoint_seconds
   double checkpoint_seconds = 300.0;
   bool resume = false;
+  // The start follows from the configuration and the seed, so a resumed run need not be held to its
+  // bits, which another CPU may draw a little differently.
+  bool drawn_start = false;
 };
 
 struct TrainProgress {
@@ -51,8 +54,8 @@ struct TrainResult {
 
 // Trains from `start` on `train` tokens. In `out`: metrics.jsonl, checkpoints while it runs; when
 // finished, `out` holds the model (config.json, model.safetensors) and the checkpoints are gone.
-// Throws Error on a NaN or a loss explosion, naming step and cause, with the last good checkpoint
-// in place.
+// Throws Error where the shape, the tokens or what is in `out` make a run impossible, and on a NaN
+// or a loss explosion, naming step and cause, with the last good checkpoint in place.
 TrainResult Train(const Model& start, std::span<const std::int32_t> train,
                   std::span<const std::int32_t> valid, const TrainOptions& options,
                   const std::filesystem::path& out, const TrainCallbacks& callbacks);

@@ -4,6 +4,8 @@
 
 #include "cli/interrupted_run.h"
 #include "cli/task_model.h"
+#include "support/conditions.h"
+#include "support/margin.h"
 
 namespace clearhead {
 namespace {
@@ -84,13 +86,15 @@ TEST_F(DemoCommand, ShowsItsCommandsAndWritesItsFiles) {
 
 TEST_F(DemoCommand, OneDocumentWithJson) {
   const TemporaryFolder here;
-  const Json json = SucceedJson({"demo", "--out", "a/b", "--seed", "3"}, {.folder = here.path()});
+  const Json json = SucceedJson(UnderConditions({"demo", "--out", "a/b"}), {.folder = here.path()});
   ASSERT_TRUE(json.contains("adder"));
   EXPECT_EQ(json["adder"]["kept"], true);
   const Json& rows = json["adder"]["rows"];
   ASSERT_EQ(rows.size(), 12u);  // dense, ten validations, kept
   EXPECT_EQ(rows[0]["edge_fraction"], 1.0);
-  EXPECT_LT(rows[10]["edge_fraction"].get<double>(), rows[1]["edge_fraction"].get<double>());
+  ExpectAtMost("edges-ratio",
+               rows[10]["edge_fraction"].get<double>() / rows[1]["edge_fraction"].get<double>(),
+               {.limit = 1.0, .stated = 0.2});
   EXPECT_LE(rows[11]["loss_above_dense"].get<double>(), 0.005);
   EXPECT_EQ(json["prompts"].size(), 6u);
   EXPECT_GT(json["comparison"]["tokens"], 1000);

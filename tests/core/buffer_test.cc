@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -34,6 +35,19 @@ TEST(Buffer, EmptyHasNoElements) {
   const Buffer<double> zero(0);
   EXPECT_EQ(zero.size(), 0);
   EXPECT_TRUE(zero.span().empty());
+}
+
+TEST(Buffer, RefusesSizesThatNoMemoryHolds) {
+  for (const std::int64_t size :
+       {std::int64_t{-1}, std::int64_t{1} << 62, (std::int64_t{1} << 62) + 3,
+        std::numeric_limits<std::int64_t>::max()}) {
+    try {
+      const Buffer<float> buffer(size);
+      FAIL() << size << " values were given " << buffer.size();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(std::to_string(size)));
+    }
+  }
 }
 
 TEST(Buffer, MovesWithoutCopying) {

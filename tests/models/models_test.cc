@@ -10,10 +10,13 @@
 // ("exact_sums" too where it is stated). CLEARHEAD_UPDATE_FIGURES=1 (scripts/figures) measures and
 // writes the values; where there is no file, it starts one with the tasks that a model of its
 // tokenizer is taught.
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "cli/program.h"
 #include "core/error.h"
+#include "support/margin.h"
 #include "tasks/task_items.h"
 
 namespace clearhead {
@@ -103,14 +106,16 @@ TEST_P(ShippedModel, MeetsItsFigures) {
   const bool gated = ReadJsonFile(model / "config.json").contains("clearhead");
   ASSERT_FALSE(figures["texts"].empty());
   ASSERT_FALSE(figures["tasks"].empty());
+  double loss = 0.0, edges = 0.0;  // farthest from what is stated
   for (const Json& text : figures["texts"]) {
     const Json measured = MeasureText(model, text);
-    EXPECT_NEAR(measured["loss"].get<double>(), text["loss"].get<double>(), kLossTolerance) << text;
+    loss = std::max(loss, std::abs(measured["loss"].get<double>() - text["loss"].get<double>()));
     ASSERT_EQ(text.contains("edges"), gated) << text;
     if (!gated) continue;
-    EXPECT_LE(measured["edge_fraction"].get<double>(), text["edges"].get<double>() + kEdgeTolerance)
-        << text;
+    edges = std::max(edges, measured["edge_fraction"].get<double>() - text["edges"].get<double>());
   }
+  ExpectAtMost("loss-difference", loss, {.limit = kLossTolerance, .stated = 0.5});
+  if (gated) ExpectAtMost("edges-above", edges, {.limit = kEdgeTolerance, .stated = 0.5});
   for (const Json& task : figures["tasks"]) {
     const Json measured = MeasureTask(model, task);
     ASSERT_EQ(measured["items"], task["items"]);

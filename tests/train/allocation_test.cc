@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "core/random.h"
+#include "train/sparsify_step.h"
 #include "train/step.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -58,25 +59,50 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexce
 namespace clearhead {
 namespace {
 
-long AllocationsInStep(const ModelConfig& config, const StepShape& shape) {
-  Optimizer optimizer(RandomModel(config, 1), {});
+std::vector<std::int32_t> SomeTokens(const ModelConfig& config) {
   std::vector<std::int32_t> tokens(5000);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<std::int32_t>(Mix64(i) % static_cast<std::uint64_t>(config.vocabulary));
   }
-  Batches batches(tokens, shape.context, 1);
-  TrainStep step(config, shape);
-  const auto run = [&](std::int64_t sample) {
-    const StepResult r = step.Gradients(optimizer, batches, sample);
-    optimizer.Step(1e-3, r.gradient_norm);
-  };
-  run(0);  // threads take their scratch
+  return tokens;
+}
+
+// Of the third call; in the first two threads take their scratch.
+template <typename Run>
+long AllocationsIn(const Run& run) {
+  run(0);
   run(4);
   allocations = 0;
   counting = true;
   run(8);
   counting = false;
   return allocations;
+}
+
+long AllocationsInStep(const ModelConfig& config, const StepShape& shape,
+                       const std::string& part = "all") {
+  Optimizer optimizer(RandomModel(config, 1),
+                      {.weight_decay = 0.0f, .part = ParseTrainedPart(part)});
+  const std::vector<std::int32_t> tokens = SomeTokens(config);
+  Batches batches(tokens, shape.context, 1);
+  TrainStep step(config, shape);
+  return AllocationsIn([&](std::int64_t sample) {
+    const StepResult r = step.Gradients(optimizer, batches, sample);
+    optimizer.Step(1e-3, r.gradient_norm);
+  });
+}
+
+long AllocationsInSparsifyStep(const Model& dense, const std::string& part) {
+  Model student = dense;
+  student.config.attention = AttentionKind::kGated;
+  Optimizer optimizer(student, {.weight_decay = 0.0f, .part = ParseTrainedPart(part)});
+  const std::vector<std::int32_t> tokens = SomeTokens(dense.config);
+  Batches batches(tokens, 96, 1);
+  SparsifyStep step(student.config, {.shape = {.batch = 4, .context = 96}});
+  return AllocationsIn([&](std::int64_t sample) {
+    const SparsifyStepResult r = step.Gradients(optimizer, dense, batches, sample, 0.5);
+    optimizer.Step(1e-3, r.gradient_norm);
+  });
 }
 
 TEST(TrainStep, AllocatesNothing) {
@@ -89,6 +115,17 @@ TEST(TrainStep, AllocatesNothing) {
       0);
   config.attention = AttentionKind::kGated;
   EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}), 0);
+}
+
+TEST(TrainStep, AllocatesNothingWhateverIsTrained) {
+  if (!CLEARHEAD_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the address sanitizer owns malloc";
+  ModelConfig config{
+      .layers = 2, .heads = 4, .width = 64, .vocabulary = 300, .positions = 96, .inner = 256};
+  const Model dense = RandomModel(config, 1);
+  for (const std::string part : {"all", "attention", "qk", "lora:4"}) {
+    EXPECT_EQ(AllocationsInStep(config, {.batch = 4, .context = 96}, part), 0) << part;
+    EXPECT_EQ(AllocationsInSparsifyStep(dense, part), 0) << part;
+  }
 }
 
 TEST(TrainStep, TheCounterCounts) {

@@ -17,7 +17,7 @@
 #include "train/checkpoint.h"
 #include "train/health.h"
 #include "train/metrics_log.h"
-#include "use/generate.h"
+#include "train/run_loop.h"
 
 namespace clearhead {
 namespace {
@@ -230,6 +230,108 @@ TEST(Train, ResumeRefusesOtherSettings) {
               ::testing::HasSubstr("no checkpoint"));
 }
 
+TEST(Train, ResumeRefusesOtherStartWeights) {
+  const TemporaryFolder folder;
+  const auto tokens = RandomTokens(700, 31, 2);
+  TrainOptions options = TinyOptions();
+  TrainCallbacks stop;
+  stop.should_stop = [] { return true; };
+  Train(RandomModel(TinyConfig(), 1), tokens, {}, options, folder.path(), stop);
+  options.resume = true;
+  EXPECT_THAT(MessageOf([&] {
+                Train(RandomModel(TinyConfig(), 2), tokens, {}, options, folder.path(), {});
+              }),
+              ::testing::HasSubstr("start_hash"));
+  EXPECT_TRUE(Train(RandomModel(TinyConfig(), 1), tokens, {}, options, folder.path(), {}).finished);
+}
+
+// What a run left is never mixed with another's: not its checkpoint, not its metrics.
+TEST(Train, RefusesAFolderWithAnotherRun) {
+  const TemporaryFolder folder;
+  const Model start = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(700, 31, 2);
+  const TrainOptions options = TinyOptions();
+  TrainCallbacks stop;
+  stop.should_stop = [] { return true; };
+  Train(start, tokens, {}, options, folder / "run", stop);
+  const std::string metrics = ReadFile(folder / "run/metrics.jsonl");
+  const auto train = [&] { Train(start, tokens, {}, options, folder / "run", {}); };
+  EXPECT_THAT(MessageOf(train),
+              ::testing::AllOf(::testing::HasSubstr("run"), ::testing::HasSubstr("--resume"),
+                               ::testing::HasSubstr("another folder")));
+  EXPECT_EQ(ReadFile(folder / "run/metrics.jsonl"), metrics);
+  EXPECT_TRUE(FindCheckpoint(folder / "run/checkpoint").has_value());
+  fs::remove_all(folder / "run/checkpoint");  // as of a finished run, or of one killed early
+  EXPECT_THAT(MessageOf(train), ::testing::HasSubstr("metrics.jsonl"));
+  EXPECT_EQ(ReadFile(folder / "run/metrics.jsonl"), metrics);
+  fs::remove(folder / "run/metrics.jsonl");
+  EXPECT_EQ(MessageOf(train), "");
+}
+
+// A checkpoint of n steps has the metrics of n steps beside it, whenever the process dies.
+TEST(RunLoop, MetricsAreWrittenBeforeTheCheckpoint) {
+  const TemporaryFolder folder;
+  Optimizer optimizer(RandomModel(TinyConfig(), 1), {});
+  std::int64_t done = 0, saved = 0;
+  RunLoopParts parts;
+  parts.gradients = [&](std::int64_t step) {
+    done = step + 1;
+    return LoopStep{.loss = 1.0, .gradient_norm = 1.0, .lr = 0.0, .metrics = {{"loss", 1.0}}};
+  };
+  parts.evaluate = [](Json&) { return true; };
+  parts.state = [&] {  // asked for while a checkpoint is made
+    ++saved;
+    EXPECT_EQ(ReadMetrics(folder / "metrics.jsonl").size(), static_cast<std::size_t>(done));
+    return std::vector<double>();
+  };
+  RunLoop({.steps = 6, .eval_every = 2, .checkpoint_every = 3}, parts, optimizer, folder.path());
+  EXPECT_EQ(saved, 4);  // after steps 2, 3, 4 and 6
+}
+
+TEST(Train, RefusesShapesThatCannotBeCounted) {
+  const TemporaryFolder folder;
+  const Model start = RandomModel(TinyConfig(), 1);
+  const auto tokens = RandomTokens(700, 31, 2);
+  const std::int64_t large = std::int64_t{1} << 32;
+  const auto train = [&](const StepShape& shape, std::int64_t steps) {
+    TrainOptions options = TinyOptions();
+    options.shape = shape;
+    options.schedule.total = steps;
+    return MessageOf([&] { Train(start, tokens, {}, options, folder / "out", {}); });
+  };
+  const auto too_large = ::testing::HasSubstr("too large");
+  EXPECT_THAT(train({.batch = large, .context = 12, .accumulation = large}, 9), too_large);
+  EXPECT_THAT(train({.batch = std::int64_t{1} << 60, .context = 12}, 9), too_large);
+  EXPECT_THAT(train({.batch = 1, .context = 12, .accumulation = large}, large), too_large);
+  EXPECT_THAT(MessageOf([&] {
+                TrainStep::MemoryPlan(TinyConfig(),
+                                      {.batch = std::int64_t{1} << 57, .context = 12});
+              }),
+              too_large);
+  for (const StepShape shape :
+       {StepShape{.batch = 0, .context = 12}, StepShape{.batch = 1, .context = 0},
+        StepShape{.batch = 1, .context = 12, .accumulation = 0}}) {
+    EXPECT_THAT(train(shape, 9), ::testing::HasSubstr("at least 1"));
+  }
+  EXPECT_THAT(train({.batch = 1, .context = 13}, 9), ::testing::HasSubstr("12 positions"));
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+TEST(Train, RefusesTokensOutsideTheVocabulary) {
+  const TemporaryFolder folder;
+  const Model start = RandomModel(TinyConfig(), 1);
+  const auto good = RandomTokens(700, 31, 2);
+  for (const std::int32_t wild : {-1, 31, 1 << 30}) {
+    auto tokens = good;
+    tokens[699] = wild;  // only ever a target
+    EXPECT_THAT(MessageOf([&] { Train(start, tokens, {}, TinyOptions(), folder / "out", {}); }),
+                ::testing::HasSubstr(std::to_string(wild)));
+    EXPECT_THAT(MessageOf([&] { Train(start, good, tokens, TinyOptions(), folder / "out", {}); }),
+                ::testing::HasSubstr(std::to_string(wild)));
+  }
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
 TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
   const TemporaryFolder folder;
   const Model start = RandomModel(TinyConfig(), 1);
@@ -277,36 +379,6 @@ TEST(Checkpoint, DamagedFilesAreRefused) {
   Optimizer small(RandomModel(other, 1), {});
   EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }),
               ::testing::HasSubstr("another model"));
-}
-
-// Two-digit addition at a small scale: sums up to 18 of single digits, learned to all but
-// perfection.
-TEST(Train, LearnsAddition) {
-  // Tokens 0..9 digits, 10 '+', 11 '=', 12 newline: "a+b=cd\n".
-  ModelConfig config{
-      .layers = 2, .heads = 4, .width = 64, .vocabulary = 13, .positions = 28, .inner = 256};
-  std::vector<std::int32_t> tokens;
-  RandomStream random(3);
-  for (int i = 0; i < 6000; ++i) {
-    const auto a = static_cast<std::int32_t>(random.Below(10)),
-               b = static_cast<std::int32_t>(random.Below(10));
-    for (const std::int32_t t : {a, 10, b, 11, (a + b) / 10, (a + b) % 10, 12}) tokens.push_back(t);
-  }
-  TrainOptions options;
-  options.shape = {.batch = 16, .context = 28};
-  options.schedule = {.peak = 3e-3, .warmup = 100, .total = 1400};
-  const TemporaryFolder folder;
-  const TrainResult result = Train(RandomModel(config, 1), tokens, {}, options, folder.path(), {});
-  EXPECT_TRUE(result.finished);
-  const Model model = LoadModel(folder.path());
-  int right = 0;
-  for (std::int32_t a = 0; a < 10; ++a) {
-    for (std::int32_t b = 0; b < 10; ++b) {
-      const Generation g = Generate(model, {12, a, 10, b, 11}, {.max_new = 2});
-      right += g.ids[5] == (a + b) / 10 && g.ids[6] == (a + b) % 10;
-    }
-  }
-  EXPECT_GE(right, 99);
 }
 
 }  // namespace
