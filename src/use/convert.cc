@@ -15,6 +15,8 @@ constexpr std::string_view kCompanions[] = {"vocab.json",
                                             "merges.txt",
                                             "tokenizer.json",
                                             "tokenizer_config.json",
+                                            "tokenizer.model",
+                                            "tokenizer.bin",
                                             "special_tokens_map.json",
                                             "added_tokens.json",
                                             "generation_config.json"};
