@@ -53,10 +53,7 @@ Sequences ReadSequences(const AttentionOptions& options, const fs::path& path,
 
 // Texts of tokens need the tokenizer; with --ids a model may come without one.
 std::function<std::string(std::int32_t)> TokenTexts(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path / "vocab.json", error) && !fs::exists(path / "tokenizer.json", error)) {
-    return {};
-  }
+  if (!HasTokenizer(path)) return {};
   return [tokenizer = Tokenizer::Load(path)](std::int32_t id) {
     return id < tokenizer.vocabulary_size() ? tokenizer.TokenText(id) : std::to_string(id);
   };

@@ -39,15 +39,16 @@ void Run(const Options& options) {
 
   const Tokenizer tokenizer = Tokenizer::Load(FindModel(options.model));
   if (options.decode_option->count() > 0) {
-    const std::string bytes = tokenizer.DecodeBytes(ParseIds(options.decode));
+    const std::string bytes = tokenizer.DecodePrompt(ParseIds(options.decode));
     if (options.common.json) return PrintJson({{"text", ToValidUtf8(bytes)}});
     return Print(bytes + "\n");
   }
   const std::string text = from_stdin                         ? ReadStandardInput()
                            : options.file_option->count() > 0 ? ReadFile(options.file)
                                                               : options.text;
-  const std::vector<std::int32_t> ids = tokenizer.Encode(
-      text, options.no_special ? SpecialTokens::kAsText : SpecialTokens::kRecognise);
+  const std::vector<std::int32_t> ids = options.no_special
+                                            ? tokenizer.Encode(text, SpecialTokens::kAsText)
+                                            : tokenizer.EncodePrompt(text);
   std::vector<std::string> tokens;
   for (const std::int32_t id : ids) tokens.push_back(tokenizer.TokenText(id));
   if (options.common.json) return PrintJson({{"ids", ids}, {"tokens", tokens}});
@@ -70,7 +71,9 @@ void AddTokenize(CLI::App& app) {
   options->text_option = command->add_option("--text", options->text, "The text");
   options->file_option = command->add_option("--file", options->file, "A file with the text");
   options->decode_option = command->add_option("--decode", options->decode, "Token ids: 15496,995");
-  command->add_flag("--no-special", options->no_special, "Treat <|endoftext|> as ordinary text");
+  command->add_flag("--no-special", options->no_special,
+                    "Treat <|endoftext|> and the like as ordinary text, and put no "
+                    "begin-of-text in front");
 }
 
 }  // namespace clearhead::cli

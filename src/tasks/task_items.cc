@@ -28,7 +28,7 @@ std::vector<std::int32_t> Continuations(const Tokenizer& tokenizer, const std::s
 TaskSet MakeTaskSet(Task task, const Tokenizer& tokenizer, const TaskSetOptions& options) {
   TaskSet set{.name = std::string(InfoOf(task).name), .metric = InfoOf(task).metric};
   const WordFilter single = [&](std::string_view word) {
-    return tokenizer.Encode(word).size() == 1;
+    return tokenizer.EncodeContinuation(word).size() == 1;
   };
   for (std::uint64_t n = 0; static_cast<std::int64_t>(set.items.size()) < options.count; ++n) {
     TaskSentence sentence = MakeTaskSentence(task, options.seed, n, options.part, single);

@@ -56,12 +56,25 @@ void WordMerger::Push(std::uint32_t left, std::uint32_t right) {
 }
 
 void WordMerger::Append(std::string_view word, std::vector<std::int32_t>* ids) {
-  Check(word.size() < kEnd, "a word of 4 GiB");
-  const auto size = static_cast<std::uint32_t>(word.size());
-  symbols_.resize(size);
+  symbols_.resize(word.size());
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    symbols_[i].id = byte_ids_[static_cast<unsigned char>(word[i])];
+  }
+  MergeSymbols(ids);
+}
+
+void WordMerger::Append(std::span<const std::int32_t> symbols, std::vector<std::int32_t>* ids) {
+  symbols_.resize(symbols.size());
+  for (std::size_t i = 0; i < symbols.size(); ++i) symbols_[i].id = symbols[i];
+  MergeSymbols(ids);
+}
+
+void WordMerger::MergeSymbols(std::vector<std::int32_t>* ids) {
+  Check(symbols_.size() < kEnd, "a word of 4 GiB");
+  const auto size = static_cast<std::uint32_t>(symbols_.size());
   for (std::uint32_t i = 0; i < size; ++i) {
-    symbols_[i] = {byte_ids_[static_cast<unsigned char>(word[i])], i == 0 ? kEnd : i - 1,
-                   i + 1 == size ? kEnd : i + 1};
+    symbols_[i].previous = i == 0 ? kEnd : i - 1;
+    symbols_[i].next = i + 1 == size ? kEnd : i + 1;
   }
   queue_.clear();
   for (std::uint32_t i = 0; i + 1 < size; ++i) Push(i, i + 1);

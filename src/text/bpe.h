@@ -45,17 +45,20 @@ class WordMerger {
              const std::array<std::int32_t, 256>& byte_ids)
       : merges_(merges), ranks_(ranks), byte_ids_(byte_ids) {}
 
-  // Appends the word's tokens.
+  // Appends the tokens of a word of bytes.
   void Append(std::string_view word, std::vector<std::int32_t>* ids);
+  // The same from the tokens that merging starts with.
+  void Append(std::span<const std::int32_t> symbols, std::vector<std::int32_t>* ids);
 
  private:
-  // The word as a list of tokens: symbol i starts at byte i; joining removes the right one.
+  // The word as a list of tokens, in order; joining removes the right one.
   struct Symbol {
     std::int32_t id;  // -1: removed
     std::uint32_t previous;
     std::uint32_t next;
   };
   void Push(std::uint32_t left, std::uint32_t right);
+  void MergeSymbols(std::vector<std::int32_t>* ids);
 
   std::span<const Merge> merges_;
   const MergeRanks& ranks_;

@@ -4,6 +4,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -14,17 +15,29 @@
 namespace clearhead {
 namespace {
 
-#define SPACE R"(\t-\r \x{85}\p{Z})"  // White_Space, inside [...]
-// Possessive repeats (++) where giving characters back cannot help: nothing to remember, so a word
-// of any length takes constant memory.
-constexpr char kRule[] =
-    "'(?:[stmd]|re|ve|ll)"
-    R"(| ?\p{L}++| ?\p{N}++)"
-    "| ?[^" SPACE R"(\p{L}\p{N}]++)"
-    "|[" SPACE "]+(?![^" SPACE
-    "])"
-    "|[" SPACE "]++";
-#undef SPACE
+// What is compiled for a rule; empty for the rules of spaces alone, which need no pattern. Repeats
+// are possessive (++) where giving characters back cannot help: nothing to remember, so a word of
+// any length takes constant memory.
+std::string PatternOf(WordRule rule) {
+  const std::string space = R"(\t-\r \x{85}\p{Z})";  // White_Space, inside [...]
+  const std::string contraction = "'(?:[stmd]|re|ve|ll)";
+  const std::string signs = "| ?[^" + space + R"(\p{L}\p{N}]++)";
+  const std::string spaces = "|[" + space + "]+(?![^" + space + "])|[" + space + "]++";
+  const auto modern = [&](const std::string& numbers) {
+    return "(?i:" + contraction + R"()|[^\r\n\p{L}\p{N}]?\p{L}++|)" + numbers + signs +
+           R"([\r\n]*+|[)" + space + R"(]*[\r\n]++)" + spaces;
+  };
+  switch (rule) {
+    case WordRule::kGpt2:
+      return contraction + R"(| ?\p{L}++| ?\p{N}++)" + signs + spaces;
+    case WordRule::kLlama3:
+      return modern(R"(\p{N}{1,3}+)");
+    case WordRule::kQwen2:
+      return modern(R"(\p{N})");
+    default:
+      return {};
+  }
+}
 
 bool IsAsciiSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -42,9 +55,34 @@ bool EndsWithSpace(std::string_view text) {
   return last == "\u1680" || last == "\u205F" || last == "\u3000";
 }
 
+// Where the word that starts at `start` ends, by a rule of spaces alone.
+std::size_t SpaceRuleEnd(WordRule rule, std::string_view text, std::size_t start) {
+  if (rule == WordRule::kWhole) return text.size();
+  std::size_t inside = start + 1;
+  if (rule == WordRule::kSpaceRuns) inside = text.find_first_not_of(' ', start);
+  const std::size_t end = inside < text.size() ? text.find(' ', inside) : inside;
+  return std::min(end, text.size());
+}
+
 }  // namespace
 
+std::string_view WrittenPattern(WordRule rule) {
+  switch (rule) {
+    case WordRule::kGpt2:
+      return R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+    case WordRule::kLlama3:
+      return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
+             R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    case WordRule::kQwen2:
+      return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})"
+             R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    default:
+      return {};
+  }
+}
+
 struct Pretokenizer::Rule {
+  WordRule words = WordRule::kGpt2;
   pcre2_code* code = nullptr;
   pcre2_match_context* limits = nullptr;
   bool jit = false;
@@ -55,12 +93,15 @@ struct Pretokenizer::Rule {
   }
 };
 
-Pretokenizer::Pretokenizer() : rule_(std::make_unique<Rule>()) {
+Pretokenizer::Pretokenizer(WordRule words) : rule_(std::make_unique<Rule>()) {
+  rule_->words = words;
+  const std::string pattern = PatternOf(words);
+  if (pattern.empty()) return;
   int error = 0;
   PCRE2_SIZE offset = 0;
-  rule_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kRule), sizeof kRule - 1,
+  rule_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                               PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
-  Check(rule_->code != nullptr, "GPT-2's splitting rule does not compile");
+  Check(rule_->code != nullptr, "a splitting rule does not compile");
   rule_->limits = pcre2_match_context_create(nullptr);
   if (rule_->limits == nullptr) throw std::bad_alloc();
   // The rule takes linear time and constant depth; PCRE2's guards against other rules would only
@@ -97,6 +138,7 @@ void Pretokenizer::Splitter::Start(std::string_view text) {
   in_subject_ = 0;
   repairs_.clear();
   next_repair_ = 0;
+  if (rule_.code == nullptr) return;
   const std::size_t bad = FindIllFormed(text);
   if (bad < text.size()) RepairText(bad);
 }
@@ -116,6 +158,7 @@ void Pretokenizer::Splitter::RepairText(std::size_t first_bad) {
 }
 
 std::size_t Pretokenizer::Splitter::MatchEnd() const {
+  if (rule_.code == nullptr) return SpaceRuleEnd(rule_.words, subject_, in_subject_);
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(subject_.data());
   // Checked once in Start; PCRE2 would check the whole rest again for every word.
   constexpr std::uint32_t kChecked = PCRE2_NO_UTF_CHECK;
@@ -130,7 +173,7 @@ std::size_t Pretokenizer::Splitter::MatchEnd() const {
   }
   if (result == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
   const std::size_t end = result < 0 ? 0 : pcre2_get_ovector_pointer(scratch_->match)[1];
-  Check(end > in_subject_, "GPT-2's splitting rule did not match");
+  Check(end > in_subject_, "the splitting rule did not match");
   return end;
 }
 
@@ -148,9 +191,23 @@ bool Pretokenizer::Splitter::Next(std::string_view* word) {
   return true;
 }
 
-bool IsSafeCut(std::string_view text, std::size_t position) {
+bool IsSafeCut(WordRule rule, std::string_view text, std::size_t position) {
   if (position == 0 || position >= text.size()) return false;
-  return IsAsciiSpace(text[position]) && !EndsWithSpace(text.substr(0, position));
+  const char c = text[position];
+  const std::string_view before = text.substr(0, position);
+  switch (rule) {
+    case WordRule::kGpt2:
+      return IsAsciiSpace(c) && !EndsWithSpace(before);
+    case WordRule::kLlama3:
+    case WordRule::kQwen2:
+      return IsAsciiSpace(c) && c != '\r' && c != '\n' && !EndsWithSpace(before);
+    case WordRule::kSpaceRuns:
+    case WordRule::kEverySpace:
+      return c == ' ' && before.back() != ' ' && !before.ends_with(kSpaceMark);
+    case WordRule::kWhole:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace clearhead

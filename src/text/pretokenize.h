@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
-// GPT-2's splitting rule: text falls into words, and merges never cross from one into the next.
+// The splitting rules: text falls into words, and merges never cross from one into the next.
 //
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   GPT-2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//   Llama 3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
+//            | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//   Qwen2    the same with \p{N} for \p{N}{1,3}
 //
-// where \s is Unicode's White_Space (which PCRE2's own \s is not: it adds U+180E).
+// where \s is Unicode's White_Space (which PCRE2's own \s is not: it adds U+180E) and the case of
+// letters is Unicode's: "'\u017F" (long s) is a contraction. SentencePiece's vocabularies have
+// rules of spaces alone (text_rules.h).
 //
 // Bytes that are not UTF-8 never fail: every maximal ill-formed part (utf8.h) counts as one
-// character U+FFFD, which is neither space nor letter nor number. So "\xFF\xFE!" is one word, "
-// \xFF" too, and "a\xFF" is two.
+// character U+FFFD, which is neither space nor letter nor number. So for GPT-2 "\xFF\xFE!" is one
+// word, " \xFF" too, and "a\xFF" is two.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +21,18 @@
 #include <string_view>
 #include <vector>
 
+#include "text/text_rules.h"
+
 namespace clearhead {
+
+// The pattern of a rule in `text_rules.h` as tokenizer.json files write it; empty for those of
+// spaces alone.
+std::string_view WrittenPattern(WordRule rule);
 
 // The compiled rule. Threads: const, share it freely; each thread splits with its own Splitter.
 class Pretokenizer {
  public:
-  Pretokenizer();
+  explicit Pretokenizer(WordRule rule = WordRule::kGpt2);
   Pretokenizer(Pretokenizer&&) noexcept;
   Pretokenizer& operator=(Pretokenizer&&) noexcept;
   ~Pretokenizer();
@@ -70,8 +81,9 @@ class Pretokenizer::Splitter {
 
 // True if the words of `text` are the words of its first `position` bytes followed by the words of
 // the rest, whatever else the text holds: an ASCII space follows something that is not a space.
-// (All kinds of words but spaces end before a space, and no rule looks back.) Never true at the
-// ends.
-bool IsSafeCut(std::string_view text, std::size_t position);
+// (All kinds of words but spaces end before a space, and no rule looks back. In Llama 3's and
+// Qwen's rules signs take the line ends after them along, so there a line end does not count.)
+// Never true at the ends.
+bool IsSafeCut(WordRule rule, std::string_view text, std::size_t position);
 
 }  // namespace clearhead

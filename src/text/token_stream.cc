@@ -5,25 +5,28 @@
 
 #include "core/file.h"
 #include "core/threads.h"
-#include "text/pretokenize.h"
 
 namespace clearhead {
 namespace {
 
 // Cuts ordinary text so that every segment has about `chunk_bytes` at most. Text without a safe
 // place (no spaces) stays whole.
-std::vector<TextSegment> CutSegments(std::span<const TextSegment> segments,
+std::vector<TextSegment> CutSegments(const Tokenizer& tokenizer,
+                                     std::span<const TextSegment> segments,
                                      std::size_t chunk_bytes) {
   std::vector<TextSegment> pieces;
   for (const TextSegment& segment : segments) {
-    std::string_view rest = segment.text;
-    for (std::size_t cut = chunk_bytes; !segment.token && cut < rest.size(); ++cut) {
-      if (!IsSafeCut(rest, cut)) continue;
-      pieces.push_back({rest.substr(0, cut), std::nullopt});
-      rest.remove_prefix(cut);
+    TextSegment rest = segment;
+    for (std::size_t cut = chunk_bytes; !rest.token && cut < rest.text.size(); ++cut) {
+      if (!tokenizer.MayCut(rest.text, cut)) continue;
+      pieces.push_back(rest);
+      pieces.back().text = rest.text.substr(0, cut);
+      rest.text.remove_prefix(cut);
+      rest.first = false;
+      rest.continues = true;
       cut = chunk_bytes - 1;
     }
-    pieces.push_back({rest, segment.token});
+    pieces.push_back(rest);
   }
   return pieces;
 }
@@ -33,7 +36,8 @@ std::vector<TextSegment> CutSegments(std::span<const TextSegment> segments,
 std::vector<std::int32_t> EncodeParallel(const Tokenizer& tokenizer, std::string_view text,
                                          SpecialTokens special, std::size_t chunk_bytes) {
   chunk_bytes = std::max<std::size_t>(chunk_bytes, 1);
-  const std::vector<TextSegment> pieces = CutSegments(tokenizer.Split(text, special), chunk_bytes);
+  const std::vector<TextSegment> pieces =
+      CutSegments(tokenizer, tokenizer.Split(text, special), chunk_bytes);
 
   // Short documents together, so that one batch is about one chunk.
   std::vector<std::span<const TextSegment>> batches;
@@ -50,7 +54,7 @@ std::vector<std::int32_t> EncodeParallel(const Tokenizer& tokenizer, std::string
 
   std::vector<std::vector<std::int32_t>> parts(batches.size());
   ParallelFor(static_cast<std::int64_t>(batches.size()),
-              [&](std::int64_t i) { tokenizer.EncodeSegments(batches[i], &parts[i]); });
+              [&](std::int64_t i) { tokenizer.EncodeSegments(batches[i], special, &parts[i]); });
   std::size_t total = 0;
   for (const auto& part : parts) total += part.size();
   std::vector<std::int32_t> ids;

@@ -16,7 +16,7 @@ namespace clearhead {
 inline constexpr std::size_t kStreamChunkBytes = 1 << 20;
 
 // The same ids as tokenizer.Encode(text, special), by all threads: the text is cut into chunks of
-// about `chunk_bytes` at places where the cut cannot change the words (IsSafeCut).
+// about `chunk_bytes` at places where the cut cannot change the tokens (Tokenizer::MayCut).
 std::vector<std::int32_t> EncodeParallel(const Tokenizer& tokenizer, std::string_view text,
                                          SpecialTokens special = SpecialTokens::kRecognise,
                                          std::size_t chunk_bytes = kStreamChunkBytes);

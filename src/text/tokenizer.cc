@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <deque>
 #include <functional>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "text/bpe.h"
+#include "text/normalize.h"
+#include "text/piece_merge.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer_files.h"
 #include "text/utf8.h"
@@ -18,37 +21,33 @@ namespace clearhead {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = 1ull << 28;
-
-// Added tokens by their first byte, the longest first.
-class AddedTokenFinder {
- public:
-  explicit AddedTokenFinder(std::span<const AddedToken> tokens) {
-    for (const AddedToken& token : tokens) BucketOf(token.content).push_back(&token);
-    for (Bucket& bucket : buckets_) {
-      std::sort(bucket.begin(), bucket.end(), [](const AddedToken* a, const AddedToken* b) {
-        return a->content.size() > b->content.size();
-      });
-    }
+// What the normaliser makes of a stretch of text; nothing if it changes nothing.
+std::optional<std::string> Normalise(const TextRules& rules, std::string_view text,
+                                     bool continues) {
+  std::optional<std::string> changed;
+  if (rules.nfc) changed = ToNfc(text);
+  if (rules.marks_are_spaces) {
+    const std::string_view now = changed ? std::string_view(*changed) : text;
+    if (now.find(kSpaceMark) != std::string_view::npos) changed = MarksToSpaces(now);
   }
-
-  // The token that starts right here, or null.
-  const AddedToken* Match(std::string_view text, SpecialTokens special) const {
-    for (const AddedToken* token : buckets_[static_cast<unsigned char>(text[0])]) {
-      if (token->special && special == SpecialTokens::kAsText) continue;
-      if (text.starts_with(token->content)) return token;
-    }
-    return nullptr;
+  if (rules.prefix == PrefixRule::kAlways && !continues) {
+    if (!changed) changed = text;
+    changed->insert(0, 1, ' ');
   }
+  return changed;
+}
 
- private:
-  using Bucket = std::vector<const AddedToken*>;
-  Bucket& BucketOf(std::string_view content) {
-    return buckets_[static_cast<unsigned char>(content[0])];
+// Added tokens as they are looked for: in the text as it came, or as the normaliser left it.
+AddedTokenFinder MakeFinder(const Vocabulary& vocabulary, bool normalised) {
+  std::vector<AddedTokenFinder::Wanted> wanted;
+  for (const AddedToken& token : vocabulary.added) {
+    if (token.normalized != normalised) continue;
+    std::optional<std::string> changed;
+    if (normalised) changed = Normalise(vocabulary.rules, token.content, /*continues=*/false);
+    wanted.push_back({changed ? *changed : token.content, token.id, token.special});
   }
-
-  std::array<Bucket, 256> buckets_;
-};
+  return AddedTokenFinder(std::move(wanted));
+}
 
 // Words seen before in one call, with where their ids are in the output. Text repeats its words: a
 // direct-mapped table of the last ones spares most of the merging.
@@ -71,46 +70,150 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
+std::array<std::int32_t, 256> ByteIds(const Vocabulary& vocabulary) {
+  if (vocabulary.rules.symbols == SymbolRule::kBytes) {
+    return FindByteTokens(vocabulary.tokens, "tokenizer");
+  }
+  std::array<std::int32_t, 256> ids{};
+  Check(vocabulary.byte_tokens.size() == ids.size(), "a vocabulary of characters without bytes");
+  std::copy(vocabulary.byte_tokens.begin(), vocabulary.byte_tokens.end(), ids.begin());
+  return ids;
+}
+
 }  // namespace
 
 struct Tokenizer::Tables {
-  explicit Tables(Vocabulary v)
+  Tables(Vocabulary v, std::vector<TokenizerFile> f)
       : vocabulary(std::move(v)),
-        byte_ids(FindByteTokens(vocabulary.tokens, "tokenizer")),
+        files(std::move(f)),
+        byte_ids(ByteIds(vocabulary)),
         ranks(vocabulary.merges),
-        added(vocabulary.added) {}
+        pieces(vocabulary),
+        added(MakeFinder(vocabulary, /*normalised=*/false)),
+        added_later(MakeFinder(vocabulary, /*normalised=*/true)),
+        pretokenizer(vocabulary.rules.words),
+        may_cut(!added_later.HasInnerSpace()) {}
 
   // The members below refer to the vocabulary: it stays where it is.
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;
 
   const Vocabulary vocabulary;
+  const std::vector<TokenizerFile> files;
   const std::array<std::int32_t, 256> byte_ids;
   const MergeRanks ranks;
+  const PieceTable pieces;
   const AddedTokenFinder added;
+  const AddedTokenFinder added_later;  // in normalised text
   const Pretokenizer pretokenizer;
+  const bool may_cut;
 };
 
-Tokenizer::Tokenizer(Vocabulary vocabulary)
-    : tables_(std::make_shared<const Tables>(std::move(vocabulary))) {}
+// The work of one EncodeSegments call.
+class Tokenizer::Encoder {
+ public:
+  Encoder(const Tables& tables, std::size_t text_size, std::vector<std::int32_t>* ids)
+      : tables_(tables),
+        rules_(tables.vocabulary.rules),
+        cache_(text_size),
+        word_merger_(tables.vocabulary.merges, tables.ranks, tables.byte_ids),
+        piece_merger_(tables.pieces),
+        splitter_(tables.pretokenizer),
+        ids_(ids) {}
+
+  void Add(const TextSegment& segment, SpecialTokens special) {
+    if (segment.token) return ids_->push_back(*segment.token);
+    TextSegment normalised = segment;
+    if (auto changed = Normalise(rules_, segment.text, segment.continues)) {
+      normalised.text = Keep(*std::move(changed));
+    }
+    if (tables_.added_later.empty()) return AddStretch(normalised);
+    parts_.clear();
+    tables_.added_later.Split(normalised, special, &parts_);
+    for (const TextSegment& part : parts_) {
+      if (part.token) {
+        ids_->push_back(*part.token);
+      } else {
+        AddStretch(part);
+      }
+    }
+  }
+
+ private:
+  // The cache refers to words: changed texts stay until the end.
+  std::string_view Keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+
+  void AddStretch(const TextSegment& stretch) {
+    std::string_view text = stretch.text;
+    const bool prefix = rules_.prefix == PrefixRule::kUnlessSpace ||
+                        (rules_.prefix == PrefixRule::kFirst && stretch.first);
+    if (prefix && !stretch.continues && !text.starts_with(' ')) {
+      std::string prefixed(1, ' ');
+      text = Keep(std::move(prefixed.append(text)));
+    }
+    splitter_.Start(text);
+    std::string_view word;
+    while (splitter_.Next(&word)) AddWord(word);
+  }
+
+  void AddWord(std::string_view word) {
+    // Longer words hardly ever repeat, and hashing them costs.
+    constexpr std::size_t kMaxCachedWord = 32;
+    if (word.size() > kMaxCachedWord) return MergeWord(word);
+    WordCache::Slot& slot = cache_.Find(word);
+    const std::size_t first = ids_->size();
+    if (slot.word == word) {
+      for (std::size_t i = 0; i < slot.count; ++i) {
+        const std::int32_t id = (*ids_)[slot.first + i];
+        ids_->push_back(id);
+      }
+    } else {
+      MergeWord(word);
+    }
+    slot = {word, first, ids_->size() - first};
+  }
+
+  void MergeWord(std::string_view word) {
+    if (rules_.whole_words) {
+      const std::optional<std::int32_t> id = tables_.vocabulary.tokens.Find(word);
+      if (id && tables_.vocabulary.IsOrdinary(*id)) return ids_->push_back(*id);
+    }
+    if (rules_.merging == MergeRule::kScores) return piece_merger_.Append(word, ids_);
+    if (rules_.symbols == SymbolRule::kBytes) return word_merger_.Append(word, ids_);
+    characters_.clear();
+    for (std::size_t i = 0; i < word.size();) {
+      const std::string_view character = word.substr(i, NextUtf8Part(word, i).length);
+      const std::optional<std::int32_t> id = tables_.vocabulary.tokens.Find(character);
+      if (id && tables_.vocabulary.IsOrdinary(*id)) {
+        characters_.push_back(*id);
+      } else {
+        for (const char c : character) {
+          characters_.push_back(tables_.byte_ids[static_cast<unsigned char>(c)]);
+        }
+      }
+      i += character.size();
+    }
+    word_merger_.Append(characters_, ids_);
+  }
+
+  const Tables& tables_;
+  const TextRules& rules_;
+  WordCache cache_;
+  WordMerger word_merger_;
+  PieceMerger piece_merger_;
+  Pretokenizer::Splitter splitter_;
+  std::vector<std::int32_t>* ids_;
+  std::deque<std::string> kept_;
+  std::vector<TextSegment> parts_;
+  std::vector<std::int32_t> characters_;
+};
+
+Tokenizer::Tokenizer(Vocabulary vocabulary, std::vector<TokenizerFile> files)
+    : tables_(std::make_shared<const Tables>(std::move(vocabulary), std::move(files))) {}
 
 Tokenizer Tokenizer::Load(const fs::path& directory) {
-  const fs::path vocab = directory / "vocab.json";
-  const fs::path merges = directory / "merges.txt";
-  const fs::path both = directory / "tokenizer.json";
-  std::error_code ignored;
-  if (fs::exists(vocab, ignored) && fs::exists(merges, ignored)) {
-    const std::string vocab_text = ReadFile(vocab, kMaxFileBytes);
-    const std::string merges_text = ReadFile(merges, kMaxFileBytes);
-    return Tokenizer(
-        ReadVocabularyAndMerges({vocab_text, vocab.string()}, {merges_text, merges.string()}));
-  }
-  if (fs::exists(both, ignored)) {
-    const std::string text = ReadFile(both, kMaxFileBytes);
-    return Tokenizer(ReadTokenizerJson({text, both.string()}));
-  }
-  Fail("no tokenizer in '{}': expected vocab.json and merges.txt, or tokenizer.json",
-       directory.string());
+  TokenizerFolder folder = ReadTokenizerFolder(directory);
+  return Tokenizer(std::move(folder.vocabulary), std::move(folder.files));
 }
 
 Tokenizer Tokenizer::FromVocabularyAndMerges(std::string_view vocab_json,
@@ -119,68 +222,57 @@ Tokenizer Tokenizer::FromVocabularyAndMerges(std::string_view vocab_json,
 }
 
 Tokenizer Tokenizer::FromTokenizerJson(std::string_view tokenizer_json) {
-  return Tokenizer(ReadTokenizerJson({tokenizer_json, "tokenizer.json"}));
+  return Tokenizer(ReadTokenizerJson({tokenizer_json, "tokenizer.json"}),
+                   {{"tokenizer.json", std::string(tokenizer_json)}});
+}
+
+Tokenizer Tokenizer::FromTokenizerBin(std::string_view tokenizer_bin) {
+  return Tokenizer(ReadTokenizerBin({tokenizer_bin, "tokenizer.bin"}),
+                   {{"tokenizer.bin", std::string(tokenizer_bin)}});
 }
 
 std::vector<std::int32_t> Tokenizer::Encode(std::string_view text, SpecialTokens special) const {
   std::vector<std::int32_t> ids;
-  EncodeSegments(Split(text, special), &ids);
+  EncodeSegments(Split(text, special), special, &ids);
+  return ids;
+}
+
+std::vector<std::int32_t> Tokenizer::EncodePrompt(std::string_view text,
+                                                  SpecialTokens special) const {
+  std::vector<std::int32_t> ids;
+  if (begin_of_text()) ids.push_back(*begin_of_text());
+  EncodeSegments(Split(text, special), special, &ids);
+  return ids;
+}
+
+std::vector<std::int32_t> Tokenizer::EncodeContinuation(std::string_view text,
+                                                        SpecialTokens special) const {
+  std::vector<TextSegment> segments = Split(text, special);
+  if (!segments.empty()) {
+    segments[0].first = false;
+    segments[0].continues = true;
+  }
+  std::vector<std::int32_t> ids;
+  EncodeSegments(segments, special, &ids);
   return ids;
 }
 
 std::vector<TextSegment> Tokenizer::Split(std::string_view text, SpecialTokens special) const {
   std::vector<TextSegment> segments;
-  std::size_t start = 0;
-  for (std::size_t i = 0; i < text.size();) {
-    const AddedToken* token = tables_->added.Match(text.substr(i), special);
-    if (token == nullptr) {
-      ++i;
-      continue;
-    }
-    if (i > start) segments.push_back({text.substr(start, i - start), std::nullopt});
-    segments.push_back({text.substr(i, token->content.size()), token->id});
-    i += token->content.size();
-    start = i;
-  }
-  if (start < text.size()) segments.push_back({text.substr(start), std::nullopt});
+  tables_->added.Split({.text = text, .token = std::nullopt, .first = true}, special, &segments);
   return segments;
 }
 
-void Tokenizer::EncodeSegments(std::span<const TextSegment> segments,
-                               std::vector<std::int32_t>* ids) const {
-  // Longer words hardly ever repeat, and hashing them costs.
-  constexpr std::size_t kMaxCachedWord = 32;
+bool Tokenizer::MayCut(std::string_view text, std::size_t position) const {
+  return tables_->may_cut && IsSafeCut(tables_->vocabulary.rules.words, text, position);
+}
 
+void Tokenizer::EncodeSegments(std::span<const TextSegment> segments, SpecialTokens special,
+                               std::vector<std::int32_t>* ids) const {
   std::size_t size = 0;
   for (const TextSegment& segment : segments) size += segment.text.size();
-  WordCache cache(size);
-  WordMerger merger(tables_->vocabulary.merges, tables_->ranks, tables_->byte_ids);
-  Pretokenizer::Splitter splitter(tables_->pretokenizer);
-  for (const TextSegment& segment : segments) {
-    if (segment.token) {
-      ids->push_back(*segment.token);
-      continue;
-    }
-    splitter.Start(segment.text);
-    std::string_view word;
-    while (splitter.Next(&word)) {
-      if (word.size() > kMaxCachedWord) {
-        merger.Append(word, ids);
-        continue;
-      }
-      WordCache::Slot& slot = cache.Find(word);
-      const std::size_t first = ids->size();
-      if (slot.word == word) {
-        for (std::size_t i = 0; i < slot.count; ++i) {
-          const std::int32_t id = (*ids)[slot.first + i];
-          ids->push_back(id);
-        }
-      } else {
-        merger.Append(word, ids);
-      }
-      slot = {word, first, ids->size() - first};
-    }
-  }
+  Encoder encoder(*tables_, size, ids);
+  for (const TextSegment& segment : segments) encoder.Add(segment, special);
 }
 
 std::string_view Tokenizer::TokenBytes(std::int32_t id) const {
@@ -188,18 +280,56 @@ std::string_view Tokenizer::TokenBytes(std::int32_t id) const {
     Fail("token id {} is outside the tokenizer's vocabulary of {} tokens (0..{})", id,
          vocabulary_size(), vocabulary_size() - 1);
   }
+  const std::vector<std::int32_t>& silent = tables_->vocabulary.silent;
+  if (std::binary_search(silent.begin(), silent.end(), id)) return {};
   return tables_->vocabulary.tokens.Bytes(id);
 }
 
 std::string Tokenizer::DecodeBytes(std::span<const std::int32_t> ids) const {
   std::string bytes;
-  for (const std::int32_t id : ids) bytes += TokenBytes(id);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::string_view token = TokenBytes(ids[i]);
+    switch (tables_->vocabulary.rules.leading) {
+      case LeadingSpace::kKept:
+        break;
+      case LeadingSpace::kDroppedAfterBegin:
+        if (i > 0 && ids[i - 1] == begin_of_text() && token.starts_with(' ')) {
+          token.remove_prefix(1);
+        }
+        break;
+      case LeadingSpace::kDropped:
+        if (i == 0 && token.starts_with(' ')) token.remove_prefix(1);
+        break;
+      case LeadingSpace::kFirstTokenHasNone:
+        if (i > 0) break;
+        for (const char c : token) {
+          if (c != ' ') bytes += c;
+        }
+        token = {};
+        break;
+    }
+    bytes += token;
+  }
   return bytes;
 }
 
-std::string Tokenizer::TokenText(std::int32_t id) const { return ToValidUtf8(TokenBytes(id)); }
+std::string Tokenizer::DecodePrompt(std::span<const std::int32_t> ids) const {
+  const bool begins = !ids.empty() && ids[0] == begin_of_text();
+  // Where begin-of-text gives no text, what follows it may depend on it.
+  if (begins && !TokenBytes(ids[0]).empty()) ids = ids.subspan(1);
+  return DecodeBytes(ids);
+}
+
+std::string Tokenizer::TokenText(std::int32_t id) const {
+  if (!TokenBytes(id).empty()) return ToValidUtf8(TokenBytes(id));
+  return ToValidUtf8(tables_->vocabulary.tokens.Bytes(id));
+}
 
 std::int32_t Tokenizer::vocabulary_size() const { return tables_->vocabulary.tokens.size(); }
+
+std::optional<std::int32_t> Tokenizer::begin_of_text() const {
+  return tables_->vocabulary.begin_of_text;
+}
 
 std::optional<std::int32_t> Tokenizer::end_of_text() const {
   return tables_->vocabulary.EndOfText();
@@ -212,15 +342,7 @@ std::optional<std::int32_t> Tokenizer::FindToken(std::string_view bytes) const {
 const Vocabulary& Tokenizer::vocabulary() const { return tables_->vocabulary; }
 
 void Tokenizer::Save(const fs::path& directory) const {
-  for (const AddedToken& token : tables_->vocabulary.added) {
-    if (token.content != kEndOfText) {
-      Fail("cannot save the tokenizer to '{}': vocab.json has no place for the added token '{}'",
-           directory.string(), ToValidUtf8(token.content));
-    }
-  }
-  MakeDirectory(directory);
-  WriteFile(directory / "vocab.json", WriteVocabJson(tables_->vocabulary));
-  WriteFile(directory / "merges.txt", WriteMergesTxt(tables_->vocabulary));
+  SaveTokenizerFiles(tables_->vocabulary, tables_->files, directory);
 }
 
 }  // namespace clearhead

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "text/vocabulary.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "core/error.h"
@@ -49,10 +50,17 @@ std::optional<std::int32_t> TokenTable::Find(std::string_view bytes) const {
 }
 
 std::optional<std::int32_t> Vocabulary::EndOfText() const {
-  for (const AddedToken& token : added) {
-    if (token.content == kEndOfText) return token.id;
+  for (const std::string_view name :
+       {kEndOfText, std::string_view("<|end_of_text|>"), std::string_view("</s>")}) {
+    for (const AddedToken& token : added) {
+      if (token.content == name) return token.id;
+    }
   }
-  return std::nullopt;
+  return end_of_text;
+}
+
+bool Vocabulary::IsOrdinary(std::int32_t id) const {
+  return !std::binary_search(literal.begin(), literal.end(), id);
 }
 
 std::array<std::int32_t, 256> FindByteTokens(const TokenTable& tokens, std::string_view source) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a tokenizer is made of, however it was stored: the tokens' bytes, the merges, the added
-// tokens.
+// tokens, the rules of its family.
 #pragma once
 
 #include <array>
@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/text_rules.h"
 
 namespace clearhead {
 
@@ -31,6 +33,8 @@ struct AddedToken {
   std::string content;
   std::int32_t id;
   bool special;  // false: found even where special tokens are ordinary text
+  // Looked for after the text has been normalised, and after the tokens that are not.
+  bool normalized = false;
 };
 
 // Ids 0..size()-1 and their bytes, both ways.
@@ -62,8 +66,19 @@ struct Vocabulary {
   std::vector<AddedToken> added;
   // Tokens (of id order) whose characters are not the byte alphabet's and stand for themselves.
   std::vector<std::int32_t> literal;
+  TextRules rules;
+  std::vector<std::int32_t> byte_tokens;      // SymbolRule::kCharacters: the token of each byte
+  std::vector<float> scores;                  // MergeRule::kScores: of each token
+  std::vector<std::int32_t> silent;           // of id order: tokens that give no text
+  std::optional<std::int32_t> begin_of_text;  // what a text starts with
+  // What its folder calls the end; EndOfText() prefers the names below.
+  std::optional<std::int32_t> end_of_text;
 
+  // The end of a document: the added token "<|endoftext|>", "<|end_of_text|>" or "</s>", else
+  // `end_of_text`.
   std::optional<std::int32_t> EndOfText() const;
+  // True if the token's bytes may come about by merging: it is no added token and no odd entry.
+  bool IsOrdinary(std::int32_t id) const;
 };
 
 // The id of every byte; throws Error naming `source` and the first byte without a token.

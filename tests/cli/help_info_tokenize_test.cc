@@ -148,6 +148,19 @@ TEST_F(Tokenize, DecodeGivesTheTextBack) {
   EXPECT_EQ(Succeed({"tokenize", model(), "--decode", ids}).out, text + "\n");
 }
 
+// A tokenizer that puts a token before the text shows it, and takes it away again.
+TEST_F(Tokenize, BeginOfTextComesFirst) {
+  WriteFile(model_ / "m/tokenizer.json", ReadFile(std::filesystem::path(CLEARHEAD_TEST_DATA) /
+                                                  "tokenizer-llama3/tokenizer.json"));
+  const Json json = SucceedJson({"tokenize", model(), "--text", "Hello world"});
+  EXPECT_EQ(json["ids"], Json::array({602, 39, 445, 78, 505, 331}));
+  EXPECT_EQ(json["tokens"][0], "<|begin_of_text|>");
+  const Json plain = SucceedJson({"tokenize", model(), "--text", "Hello world", "--no-special"});
+  EXPECT_EQ(plain["ids"], Json::array({39, 445, 78, 505, 331}));
+  EXPECT_EQ(Succeed({"tokenize", model(), "--decode", "602,39,445,78,505,331"}).out,
+            "Hello world\n");
+}
+
 TEST_F(Tokenize, RefusesWhatItCannotDo) {
   ExpectFailure({"tokenize", model()}, 2, {"--text", "--file", "--decode"});
   ExpectFailure({"tokenize", model(), "--text", "a", "--file", "b"}, 2, {"exactly one"});

@@ -13,8 +13,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words SplitWords(std::string_view text) {
-  static const Pretokenizer pretokenizer;
+Words SplitWords(std::string_view text, WordRule rule = WordRule::kGpt2) {
+  const Pretokenizer pretokenizer(rule);
   Pretokenizer::Splitter splitter(pretokenizer);
   splitter.Start(text);
   Words words;
@@ -72,11 +72,45 @@ TEST(Pretokenize, IllFormedPartsCountAsSigns) {
             (Words{std::string(1, '\0'), "a", std::string(1, '\0')}));
 }
 
+TEST(Pretokenize, Llama3AndQwen2) {
+  constexpr WordRule kLlama3 = WordRule::kLlama3, kQwen2 = WordRule::kQwen2;
+  for (const WordRule rule : {kLlama3, kQwen2}) {
+    EXPECT_EQ(SplitWords("Hello world", rule), (Words{"Hello", " world"}));
+    // Contractions in any case, also Unicode's: the long s is an s.
+    EXPECT_EQ(SplitWords("IT'S we'Ll a'\u017F", rule),
+              (Words{"IT", "'S", " we", "'Ll", " a", "'\u017F"}));
+    EXPECT_EQ(SplitWords("'The", rule), (Words{"'T", "he"}));
+    // One sign or space joins the letters after it, line ends the signs before them.
+    EXPECT_EQ(SplitWords("a(b\tc", rule), (Words{"a", "(b", "\tc"}));
+    EXPECT_EQ(SplitWords("x!\r\n\ny", rule), (Words{"x", "!\r\n\n", "y"}));
+    EXPECT_EQ(SplitWords("a \n \n  b", rule), (Words{"a", " \n \n", " ", " b"}));
+    EXPECT_EQ(SplitWords("a   1", rule), (Words{"a", "  ", " ", "1"}));
+    EXPECT_EQ(SplitWords("\xFF"
+                         "a",
+                         rule),
+              Words{"\xFF"
+                    "a"});
+  }
+  EXPECT_EQ(SplitWords("12345 6", kLlama3), (Words{"123", "45", " ", "6"}));
+  EXPECT_EQ(SplitWords("123 4", kQwen2), (Words{"1", "2", "3", " ", "4"}));
+}
+
+TEST(Pretokenize, RulesOfSpaces) {
+  EXPECT_EQ(SplitWords("", WordRule::kWhole), Words{});
+  EXPECT_EQ(SplitWords(" a  b ", WordRule::kWhole), Words{" a  b "});
+  EXPECT_EQ(SplitWords(" a  b ", WordRule::kSpaceRuns), (Words{" a", "  b", " "}));
+  EXPECT_EQ(SplitWords(" a  b ", WordRule::kEverySpace), (Words{" a", " ", " b", " "}));
+  EXPECT_EQ(SplitWords("a\nb\tc", WordRule::kSpaceRuns), Words{"a\nb\tc"});
+}
+
+constexpr WordRule kEveryRule[] = {WordRule::kGpt2,      WordRule::kLlama3,     WordRule::kQwen2,
+                                   WordRule::kSpaceRuns, WordRule::kEverySpace, WordRule::kWhole};
+
 TEST(Pretokenize, WordsAreTheText) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const std::string text = seed % 2 ? RandomNearUtf8(seed, seed) : RandomBytes(seed, seed);
     std::string joined;
-    for (const std::string& word : SplitWords(text)) {
+    for (const std::string& word : SplitWords(text, kEveryRule[seed / 2 % 6])) {
       EXPECT_FALSE(word.empty());
       joined += word;
     }
@@ -86,34 +120,39 @@ TEST(Pretokenize, WordsAreTheText) {
 
 // The claim of IsSafeCut, at every place of many texts.
 TEST(Pretokenize, SafeCutsChangeNothing) {
-  int cuts = 0;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const std::string text =
-        seed % 2 ? RandomNearUtf8(seed % 101, seed) : MakeText(seed % 101, seed);
-    const Words whole = SplitWords(text);
-    for (std::size_t cut = 0; cut <= text.size() + 1; ++cut) {
-      if (!IsSafeCut(text, cut)) continue;
-      ++cuts;
-      Words parts = SplitWords(std::string_view(text).substr(0, cut));
-      const Words rest = SplitWords(std::string_view(text).substr(cut));
-      parts.insert(parts.end(), rest.begin(), rest.end());
-      EXPECT_EQ(parts, whole) << "cut at " << cut;
+  for (const WordRule rule : kEveryRule) {
+    int cuts = 0;
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+      const std::string text =
+          seed % 2 ? RandomNearUtf8(seed % 101, seed) : MakeText(seed % 101, seed);
+      const Words whole = SplitWords(text, rule);
+      for (std::size_t cut = 0; cut <= text.size() + 1; ++cut) {
+        if (!IsSafeCut(rule, text, cut)) continue;
+        ++cuts;
+        Words parts = SplitWords(std::string_view(text).substr(0, cut), rule);
+        const Words rest = SplitWords(std::string_view(text).substr(cut), rule);
+        parts.insert(parts.end(), rest.begin(), rest.end());
+        EXPECT_EQ(parts, whole) << "cut at " << cut;
+      }
     }
+    EXPECT_GT(cuts, rule == WordRule::kWhole ? -1 : 1000);
   }
-  EXPECT_GT(cuts, 1000);
 }
 
 TEST(Pretokenize, SafeCutsAreBeforeASpaceAfterNoSpace) {
-  EXPECT_TRUE(IsSafeCut("a b", 1));
-  EXPECT_TRUE(IsSafeCut("日\n", 3));
-  EXPECT_TRUE(IsSafeCut("\u203F b", 3));
-  EXPECT_FALSE(IsSafeCut("a b", 0));
-  EXPECT_FALSE(IsSafeCut("a b", 2));
-  EXPECT_FALSE(IsSafeCut("a b", 3));
-  EXPECT_FALSE(IsSafeCut("a  b", 2));
+  EXPECT_TRUE(IsSafeCut(WordRule::kGpt2, "a b", 1));
+  EXPECT_TRUE(IsSafeCut(WordRule::kGpt2, "日\n", 3));
+  EXPECT_TRUE(IsSafeCut(WordRule::kGpt2, "\u203F b", 3));
+  EXPECT_FALSE(IsSafeCut(WordRule::kGpt2, "a b", 0));
+  EXPECT_FALSE(IsSafeCut(WordRule::kGpt2, "a b", 2));
+  EXPECT_FALSE(IsSafeCut(WordRule::kGpt2, "a b", 3));
+  EXPECT_FALSE(IsSafeCut(WordRule::kGpt2, "a  b", 2));
+  EXPECT_FALSE(IsSafeCut(WordRule::kLlama3, "!\n", 1));
+  EXPECT_FALSE(IsSafeCut(WordRule::kSpaceRuns, "a\u2581 b", 4));
+  EXPECT_FALSE(IsSafeCut(WordRule::kWhole, "a b", 1));
   for (const std::string space : {"\u0085", "\u00A0", "\u1680", "\u2000", "\u200A", "\u2028",
                                   "\u2029", "\u202F", "\u205F", "\u3000"}) {
-    EXPECT_FALSE(IsSafeCut("a" + space + " b", 1 + space.size())) << space;
+    EXPECT_FALSE(IsSafeCut(WordRule::kGpt2, "a" + space + " b", 1 + space.size())) << space;
   }
 }
 

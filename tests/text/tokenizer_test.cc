@@ -155,8 +155,13 @@ TEST(Tokenizer, AddedTokensLongestFirstAndPlainOnesAlways) {
   EXPECT_EQ(tokenizer.Encode("日"), Ids{261});
   EXPECT_EQ(tokenizer.end_of_text(), std::nullopt);
   EXPECT_EQ(tokenizer.vocabulary_size(), 262);
+  // The pair of files has no place for such tokens: the file they came from is saved.
   TemporaryFolder folder;
-  EXPECT_THAT([&] { tokenizer.Save(folder.path()); }, ThrowsMessage<Error>(HasSubstr("'<x>'")));
+  tokenizer.Save(folder / "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / "new/vocab.json"));
+  EXPECT_EQ(Tokenizer::Load(folder / "new").Encode("<x><x>y"), (Ids{258, 259}));
+  EXPECT_THAT([&] { Tokenizer(tokenizer.vocabulary()).Save(folder / "other"); },
+              ThrowsMessage<Error>(HasSubstr("'<x>'")));
 }
 
 TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
@@ -206,18 +211,47 @@ TEST(Tokenizer, SaveAndLoadEncodeTheSame) {
   EXPECT_TRUE(ReadFile(folder / "new/merges.txt").starts_with("#version: 0.2\n"));
 }
 
-TEST(Tokenizer, LoadPrefersTheTwoFiles) {
+TEST(Tokenizer, LoadPrefersTokenizerJson) {
   TemporaryFolder folder;
-  EXPECT_THAT(
-      [&] { Tokenizer::Load(folder.path()); },
-      ThrowsMessage<Error>(AllOf(HasSubstr(folder.path().string()),
-                                 HasSubstr("vocab.json and merges.txt, or tokenizer.json"))));
+  EXPECT_FALSE(HasTokenizer(folder.path()));
+  EXPECT_THAT([&] { Tokenizer::Load(folder.path()); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr(folder.path().string()),
+                        HasSubstr("tokenizer.json, vocab.json and merges.txt, or tokenizer.bin"))));
+  WriteFile(folder / "vocab.json", VocabJson(ByteTokens({"xy"})));
+  EXPECT_FALSE(HasTokenizer(folder.path())) << "merges.txt is missing";
+  WriteFile(folder / "merges.txt", "x y");
+  EXPECT_TRUE(HasTokenizer(folder.path()));
+  EXPECT_EQ(Tokenizer::Load(folder.path()).vocabulary_size(), 257);
   WriteFile(folder / "tokenizer.json", ToText(TokenizerJson(Json::array())));
   EXPECT_EQ(Tokenizer::Load(folder.path()).vocabulary_size(), 258);
-  WriteFile(folder / "vocab.json", VocabJson(ByteTokens({"xy"})));
-  EXPECT_EQ(Tokenizer::Load(folder.path()).vocabulary_size(), 258) << "merges.txt is missing";
-  WriteFile(folder / "merges.txt", "x y");
-  EXPECT_EQ(Tokenizer::Load(folder.path()).vocabulary_size(), 257);
+  // A pair written beside another tokenizer.json would never be read.
+  EXPECT_THAT([&] { Trained(300).Save(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("holds the tokenizer.json of another tokenizer")));
+}
+
+// A folder may say with tokenizer_config.json what comes first.
+TEST(Tokenizer, TokenizerConfigHasTheLastWord) {
+  TemporaryFolder folder;
+  const Json added = {{{"id", 258}, {"content", "<x>"}, {"special", true}}};
+  WriteFile(folder / "tokenizer.json", ToText(TokenizerJson(added)));
+  EXPECT_EQ(Tokenizer::Load(folder.path()).begin_of_text(), std::nullopt);
+  const auto with = [&](const char* config) {
+    WriteFile(folder / "tokenizer_config.json", config);
+    return Tokenizer::Load(folder.path());
+  };
+  EXPECT_EQ(with(R"({"bos_token": "<x>"})").begin_of_text(), std::nullopt);
+  EXPECT_EQ(with(R"({"bos_token": "<x>", "add_bos_token": true})").EncodePrompt("ab"),
+            (Ids{258, 256}));
+  EXPECT_EQ(with(R"({"bos_token": {"content": "<x>"}, "add_bos_token": true})").begin_of_text(),
+            258);
+  EXPECT_EQ(with(R"({"eos_token": "<x>"})").end_of_text(), 258);
+  EXPECT_THAT([&] { with(R"({"add_bos_token": true, "bos_token": "<y>"})"); },
+              ThrowsMessage<Error>(HasSubstr("bos_token is no token of the vocabulary")));
+  EXPECT_THAT([&] { with("[]"); }, ThrowsMessage<Error>(HasSubstr("expected a JSON object")));
+  // It is saved with the tokenizer.
+  with(R"({"bos_token": "<x>", "add_bos_token": true})").Save(folder / "copy");
+  EXPECT_EQ(Tokenizer::Load(folder / "copy").begin_of_text(), 258);
 }
 
 }  // namespace
