@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kAdder = "addition";
 constexpr const char* kDense = "tale";
 constexpr const char* kSparse = "tale-sparse";
+constexpr const char* kMarker = ".clearhead-demo";
 constexpr std::int64_t kSums = 200;
 constexpr Task kPromptTasks[] = {Task::kCopy, Task::kIoi, Task::kGreaterThan, Task::kOpposites,
                                  Task::kAddition};
@@ -58,8 +59,7 @@ class Demo {
   void Run() {
     for (const char* name : {kAdder, kDense, kSparse}) FindModel(name);  // or say what is missing
     const auto start = std::chrono::steady_clock::now();
-    MakeDirectory(out_);
-    RemoveOld();
+    TakeFolder();
     try {
       SparsifyAdder();
       ComparePrompts();
@@ -80,15 +80,18 @@ class Demo {
 
   std::string In(const char* name) const { return (out_ / name).string(); }
 
-  // What an earlier demo made, which sums.txt, its first file, tells. Anything else is the user's.
-  void RemoveOld() const {
+  // A folder of its own, new or made by an earlier demo, which the marker tells: names of files do
+  // not say whose they are.
+  void TakeFolder() const {
+    MakeDirectory(out_);
     std::error_code error;
-    const bool is_demo = fs::exists(out_ / "sums.txt", error);
+    const bool ours = fs::exists(out_ / kMarker, error);
+    if (!ours && !fs::is_empty(out_, error)) {
+      Fail("'{}' was not made by a demo and is not empty; choose another --out", o_.out);
+    }
+    WriteFile(out_ / kMarker, "Made by `clearhead demo`, which replaces its files here.\n");
     for (const char* name : {"addition-sparse", "sentences.txt", "heads.png", "heads.svg",
                              "heads.json", "circuit", "report.html", "sums-valid.txt"}) {
-      if (!is_demo && fs::exists(out_ / name, error)) {
-        Fail("'{}' is there, but not from a demo; choose another --out", In(name));
-      }
       fs::remove_all(out_ / name, error);
       if (error) Fail("cannot remove '{}' of an earlier demo: {}", In(name), error.message());
     }
@@ -339,7 +342,9 @@ void AddDemo(CLI::App& app) {
       "compares a language model with its sparse twin, and writes pictures, statistics, a circuit\n"
       "and a report. Each command is shown before it runs.",
       "clearhead demo --out my-demo", options, Run);
-  command->add_option("--out", options->out, "Folder to write (default: clearhead-demo)");
+  command->add_option(
+      "--out", options->out,
+      "Folder to write: new, empty, or of an earlier demo (default: clearhead-demo)");
 }
 
 }  // namespace clearhead::cli

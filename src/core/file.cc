@@ -2,6 +2,7 @@
 #include "core/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -81,15 +82,18 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+// Opened by hand and not by mkostemp, which makes private files: the kernel applies the umask here,
+// and nobody else can ask for it without changing it for the whole process.
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
-  std::string pattern = path_.string() + ".XXXXXX.tmp";
-  descriptor_ = ::mkostemps(pattern.data(), /*suffixlen=*/4, O_CLOEXEC);
+  do {
+    std::uint64_t number = 0;
+    if (::getentropy(&number, sizeof number) != 0) {
+      Fail("cannot write '{}': no random name: {}", path_.string(), Reason(errno));
+    }
+    temporary_ = path_.string() + fmt::format(".{:012x}.tmp", number >> 16);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) Fail("cannot write '{}': {}", path_.string(), Reason(errno));
-  temporary_ = pattern;
-  // mkostemps makes the file private; give it what the user's umask would have given.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(descriptor_, 0666 & ~mask);
 }
 
 AtomicFile::~AtomicFile() {

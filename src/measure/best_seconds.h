@@ -4,27 +4,32 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 namespace clearhead {
 
-// Seconds of one call: the best of several, after one warm-up, within about `budget` seconds. The
-// best, because on a shared machine noise only ever adds.
+// How long to go on with one measurement: about `seconds`, and `least_runs` in any case.
+struct Budget {
+  double seconds = 1.0;
+  int least_runs = 2;
+};
+
 template <typename F>
-double BestSeconds(double budget, const F& f) {
-  using Clock = std::chrono::steady_clock;
-  const auto timed = [&] {
-    const auto start = Clock::now();
-    f();
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  const double warm_up = timed();
-  double best = 1e300, spent = warm_up;
-  int runs = 0;
-  while (runs < 2 || (spent < budget && runs < 1000)) {
-    const double seconds = timed();
+double SecondsOf(const F& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Seconds of one call: the best of several, after one warm-up. The best, because on a shared
+// machine noise only ever adds.
+template <typename F>
+double BestSeconds(const Budget& budget, const F& f) {
+  double best = 1e300, spent = SecondsOf(f);
+  for (int runs = 0; runs < budget.least_runs || (spent < budget.seconds && runs < 1000); ++runs) {
+    const double seconds = SecondsOf(f);
     best = std::min(best, seconds);
     spent += seconds;
-    ++runs;
   }
   return best;
 }
@@ -34,25 +39,24 @@ struct Turns {
   double first, second;
 };
 template <typename F, typename G>
-Turns BestSecondsInTurns(double budget, const F& first, const G& second) {
+Turns BestSecondsInTurns(const Budget& budget, const F& first, const G& second) {
   Turns best{1e300, 1e300};
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  const auto timed = [&](const auto& f, double* seconds) {
-    const auto begin = Clock::now();
-    f();
-    *seconds = std::min(*seconds, std::chrono::duration<double>(Clock::now() - begin).count());
-  };
-  first();
-  second();
-  for (int runs = 0;
-       runs < 2 ||
-       (std::chrono::duration<double>(Clock::now() - start).count() < budget && runs < 1000);
-       ++runs) {
-    timed(first, &best.first);
-    timed(second, &best.second);
+  double spent = SecondsOf(first) + SecondsOf(second);
+  for (int runs = 0; runs < budget.least_runs || (spent < budget.seconds && runs < 1000); ++runs) {
+    const Turns now{SecondsOf(first), SecondsOf(second)};
+    best = {std::min(best.first, now.first), std::min(best.second, now.second)};
+    spent += now.first + now.second;
   }
   return best;
+}
+
+// Seconds of each of `count` calls, after one warm-up: for statistics over several programs.
+template <typename F>
+std::vector<double> EachSeconds(int count, const F& f) {
+  f();
+  std::vector<double> seconds;
+  for (int i = 0; i < count; ++i) seconds.push_back(SecondsOf(f));
+  return seconds;
 }
 
 }  // namespace clearhead

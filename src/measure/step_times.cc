@@ -1,87 +1,107 @@
 // SPDX-License-Identifier: MIT
 #include "measure/step_times.h"
 
-#include <cstdint>
-#include <vector>
+#include <algorithm>
 
-#include "core/random.h"
-#include "measure/best_seconds.h"
+#include "measure/bench_inputs.h"
 #include "model/run.h"
-#include "train/sparsify_step.h"
 
 namespace clearhead {
 namespace {
 
-std::vector<std::int32_t> RandomTokens(const ModelConfig& config) {
-  std::vector<std::int32_t> tokens(8192);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<std::int32_t>(Mix64(i) % static_cast<std::uint64_t>(config.vocabulary));
-  }
-  return tokens;
-}
-
 constexpr double kRate = 1e-4;
+constexpr std::int64_t kTokens = 8192;
 
-// Dense and gated steps over the same buffers: with open gates the gated model is the dense one.
-Turns DenseAndGatedSeconds(Optimizer& optimizer, const StepShape& shape, Batches& batches,
-                           double budget) {
-  const std::int64_t rows = shape.batch * shape.context;
-  Activations activations(optimizer.model().config, shape.batch, shape.context, Keep::kAll,
-                          LogitRows(rows));
-  std::vector<std::int32_t> inputs(static_cast<std::size_t>(rows)), targets(inputs.size());
-  PackedWeights packed;
-  PackedBf16 scratch;
-  std::int64_t sample = 0;
-  const auto step = [&](const GateRun& gates) {
-    if (shape.bf16) packed.Pack(optimizer.model());
-    batches.Fill(sample, shape.batch, inputs.data(), targets.data());
-    const Pass pass{.model = optimizer.model(),
-                    .batch = shape.batch,
-                    .length = shape.context,
-                    .gates = gates,
-                    .packed = shape.bf16 ? &packed : nullptr};
-    ForwardBackward(pass, inputs.data(), targets.data(), 1.0f, activations, &optimizer.gradients(),
-                    &scratch);
-    optimizer.Step(kRate, optimizer.GradientNorm());
-    sample += shape.batch;
-  };
-  return BestSecondsInTurns(
-      budget, [&] { step({.open = true}); },
-      [&] { step({.mode = GateMode::kSampled, .penalty_weight = 0.1f}); });
-}
-
-}  // namespace
-
-StepRates TimeSteps(const Model& model, const StepShape& shape, double budget) {
+Model GatedTwin(const Model& model) {
   Model gated = model;
   gated.config.attention = AttentionKind::kGated;
   gated.config.gate_bias = 2.0f;  // as sparsify starts
-  const std::vector<std::int32_t> tokens = RandomTokens(model.config);
-  Batches batches(tokens, shape.context, 0);
-  Optimizer optimizer(gated, {});
-  const Turns turns = DenseAndGatedSeconds(optimizer, shape, batches, budget);
-  SparsifyStep sparsify(gated.config, {.shape = shape});
-  std::int64_t number = 0;
-  const double with_teacher = BestSeconds(0.5 * budget, [&] {
-    const SparsifyStepResult r = sparsify.Gradients(optimizer, model, batches, number++, 0.1);
-    optimizer.Step(kRate, r.gradient_norm);
-  });
-  const double count = static_cast<double>(shape.batch * shape.context);
-  return {count / turns.first, count / turns.second, count / with_teacher};
+  return gated;
 }
 
-double TrainTokensPerSecond(const Model& model, const StepShape& shape, double budget) {
-  const std::vector<std::int32_t> tokens = RandomTokens(model.config);
-  Batches batches(tokens, shape.context, 0);
-  Optimizer optimizer(model, {});
-  TrainStep step(model.config, shape);
-  std::int64_t sample = 0;
-  const double seconds = BestSeconds(budget, [&] {
-    const StepResult r = step.Gradients(optimizer, batches, sample);
-    optimizer.Step(kRate, r.gradient_norm);
-    sample += shape.batch;
-  });
-  return static_cast<double>(shape.batch * shape.context) / seconds;
+double TokensOf(const StepShape& shape) { return static_cast<double>(shape.batch * shape.context); }
+
+}  // namespace
+
+TrainingWork::TrainingWork(const Model& model, const StepShape& shape)
+    : tokens_(RandomTokens(model.config, kTokens)),
+      batches_(tokens_, shape.context, 0),
+      optimizer_(model, {}),
+      step_(model.config, shape),
+      batch_(shape.batch) {}
+
+void TrainingWork::Run() {
+  const StepResult result = step_.Gradients(optimizer_, batches_, sample_);
+  optimizer_.Step(kRate, result.gradient_norm);
+  sample_ += batch_;
+}
+
+PostTrainingWork::PostTrainingWork(const Model& model, const StepShape& shape)
+    : dense_(model),
+      shape_(shape),
+      tokens_(RandomTokens(model.config, kTokens)),
+      batches_(tokens_, shape.context, 0),
+      optimizer_(GatedTwin(model), {}),
+      activations_(optimizer_.model().config, shape.batch, shape.context, Keep::kAll,
+                   LogitRows(shape.batch * shape.context)),
+      inputs_(static_cast<std::size_t>(shape.batch * shape.context)),
+      targets_(inputs_.size()) {}
+
+void PostTrainingWork::Step(const GateRun& gates) {
+  if (shape_.bf16) packed_.Pack(optimizer_.model());
+  batches_.Fill(sample_, shape_.batch, inputs_.data(), targets_.data());
+  const Pass pass{.model = optimizer_.model(),
+                  .batch = shape_.batch,
+                  .length = shape_.context,
+                  .gates = gates,
+                  .packed = shape_.bf16 ? &packed_ : nullptr};
+  ForwardBackward(pass, inputs_.data(), targets_.data(), 1.0f, activations_,
+                  &optimizer_.gradients(), &scratch_);
+  optimizer_.Step(kRate, optimizer_.GradientNorm());
+  sample_ += shape_.batch;
+}
+
+void PostTrainingWork::Dense() { Step({.open = true}); }
+
+void PostTrainingWork::Gated() {
+  Step({.mode = GateMode::kSampled,
+        .noise = {.step = static_cast<std::uint64_t>(sample_)},
+        .penalty_weight = 0.1f});
+}
+
+void PostTrainingWork::WithTeacher() {
+  if (!sparsify_) {
+    sparsify_ = std::make_unique<SparsifyStep>(optimizer_.model().config,
+                                               SparsifyStepOptions{.shape = shape_});
+  }
+  const SparsifyStepResult result =
+      sparsify_->Gradients(optimizer_, dense_, batches_, number_++, 0.1);
+  optimizer_.Step(kRate, result.gradient_norm);
+}
+
+double TrainTokensPerSecond(const Model& model, const StepShape& shape, const Budget& budget) {
+  TrainingWork work(model, shape);
+  return TokensOf(shape) / BestSeconds(budget, [&] { work.Run(); });
+}
+
+StepRates TimeSteps(const Model& model, const StepShape& shape, const Budget& budget, bool gated) {
+  PostTrainingWork work(model, shape);
+  const double tokens = TokensOf(shape);
+  const Turns turns = BestSecondsInTurns(
+      budget, [&] { work.Dense(); }, [&] { work.WithTeacher(); });
+  StepRates rates{tokens / turns.first, tokens / turns.second, {}};
+  if (gated) {
+    const Turns again = BestSecondsInTurns(
+        budget, [&] { work.Dense(); }, [&] { work.Gated(); });
+    rates.dense = std::max(rates.dense, tokens / again.first);
+    rates.gated = tokens / again.second;
+  }
+  return rates;
+}
+
+double FlopsPerToken(const ModelConfig& config, std::int64_t context) {
+  return 6.0 * static_cast<double>(config.ParameterCount()) +
+         12.0 * static_cast<double>(config.layers * config.width * context);
 }
 
 }  // namespace clearhead

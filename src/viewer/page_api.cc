@@ -63,6 +63,38 @@ void CheckFields(const Json& json, QuestionKind kind) {
   }
 }
 
+std::int64_t HeadCount(const ViewedModel& viewed) {
+  return viewed.model.config.layers * viewed.model.config.heads;
+}
+
+bool HasHead(const ViewedModel& viewed, HeadId head) {
+  return head.layer < viewed.model.config.layers && head.head < viewed.model.config.heads;
+}
+
+void CheckSize(const PageQuestion& q, std::int64_t most) {
+  if (static_cast<std::int64_t>(q.ids.size()) > most) {
+    Fail("the prompt has {} tokens, more than one answer to this question holds; take at most {}",
+         q.ids.size(), most);
+  }
+}
+
+// Whole maps of one head, of every model that has it.
+void CheckHeadSize(const PageQuestion& q, const ModelSet& set) {
+  const std::int64_t maps =
+      std::count_if(set.models.begin(), set.models.end(),
+                    [&](const ViewedModel& viewed) { return HasHead(viewed, q.head); });
+  std::int64_t most = 0;
+  while (maps * (most + 1) * (most + 1) <= kMaxMapFloats) ++most;
+  CheckSize(q, most);
+}
+
+// A row and a column of one position in every head.
+void CheckTokenSize(const PageQuestion& q, const ModelSet& set) {
+  std::int64_t heads = 0;
+  for (const ViewedModel& viewed : set.models) heads += HeadCount(viewed);
+  CheckSize(q, kMaxMapFloats / (2 * heads));
+}
+
 PromptRunOptions OptionsFor(const PageQuestion& q, std::size_t model, const CancelQuestion& stop) {
   return {.ablated = q.ablated[model], .open_gates = q.open_gates, .cancelled = stop};
 }
@@ -141,26 +173,24 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
   if (kind == QuestionKind::kHead) {
     if (!json.contains("head")) Fail("the question has no 'head'");
     // Models may differ in shape: a head of any of them will do.
-    const auto most = std::max_element(set.models.begin(), set.models.end(),
-                                       [](const ViewedModel& a, const ViewedModel& b) {
-                                         return a.model.config.layers * a.model.config.heads <
-                                                b.model.config.layers * b.model.config.heads;
-                                       });
+    const auto most = std::max_element(
+        set.models.begin(), set.models.end(),
+        [](const ViewedModel& a, const ViewedModel& b) { return HeadCount(a) < HeadCount(b); });
     q.head = HeadOf(json["head"], *most);
+    CheckHeadSize(q, set);
   }
   if (kind == QuestionKind::kToken) {
     if (!json.contains("position")) Fail("the question has no 'position'");
     q.position =
         WholeNumber(json["position"], "position", 0, static_cast<std::int64_t>(q.ids.size()) - 1);
+    CheckTokenSize(q, set);
   }
   return q;
 }
 
 std::int64_t MostCells(const ModelSet& set, std::int64_t length) {
   std::int64_t heads = 0;
-  for (const ViewedModel& viewed : set.models) {
-    heads += viewed.model.config.layers * viewed.model.config.heads;
-  }
+  for (const ViewedModel& viewed : set.models) heads += HeadCount(viewed);
   std::int64_t cells = std::min(length, kMaxCells);
   while (cells > 1 && heads * cells * cells > kMaxMapFloats) --cells;
   return cells;

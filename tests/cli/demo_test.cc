@@ -57,7 +57,7 @@ TEST_F(DemoCommand, ShowsItsCommandsAndWritesItsFiles) {
   const TemporaryFolder here;
   fs::create_directories(here / "clearhead-demo/addition-sparse");
   WriteFile(here / "clearhead-demo/addition-sparse/model.safetensors", "of an earlier demo");
-  WriteFile(here / "clearhead-demo/sums.txt", "12+34=046\n");
+  WriteFile(here / "clearhead-demo/.clearhead-demo", "");
   WriteFile(here / "clearhead-demo/mine.txt", "not the demo's");
   const ProgramRun run = Succeed({"demo"}, {.folder = here.path()});
   EXPECT_EQ(ReadFile(here / "clearhead-demo/mine.txt"), "not the demo's");
@@ -112,14 +112,22 @@ TEST_F(DemoCommand, AnInterruptLeavesWholeFilesAndTheNextRunStartsAnew) {
   EXPECT_EQ(RunAndSignal({"demo", "--out", out}, out + "/addition-sparse", 5, SIGINT), 130);
 }
 
+// Names of files do not tell whose they are: a folder of the user's may have sums and circuits too.
+TEST_F(DemoCommand, TouchesNoFolderThatItDidNotMake) {
+  const TemporaryFolder here;
+  fs::create_directories(here / "mine/circuit");
+  WriteFile(here / "mine/sums.txt", "my sums");
+  WriteFile(here / "mine/circuit/notes.txt", "a week's work");
+  ExpectFailure({"demo", "--out", here / "mine"}, 1, {"mine", "not made by a demo", "--out"});
+  EXPECT_EQ(ReadFile(here / "mine/sums.txt"), "my sums");
+  EXPECT_EQ(ReadFile(here / "mine/circuit/notes.txt"), "a week's work");
+  EXPECT_EQ(FilesIn(here / "mine").size(), 3u);
+}
+
 TEST_F(DemoCommand, OneLineForWhatCannotBe) {
   const TemporaryFolder here;
   WriteFile(here / "file", "x");
   ExpectFailure({"demo", "--out", here / "file"}, 1, {"file"});
-  fs::create_directories(here / "mine");
-  WriteFile(here / "mine/heads.png", "not the demo's");
-  ExpectFailure({"demo", "--out", here / "mine"}, 1, {"heads.png", "not from a demo", "--out"});
-  EXPECT_EQ(ReadFile(here / "mine/heads.png"), "not the demo's");
   ExpectFailure({"demo", "--steps", "3"}, 2, {"--steps"}, {.folder = here.path()});
   EXPECT_FALSE(fs::exists(here / "clearhead-demo"));
 }

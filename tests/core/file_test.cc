@@ -5,13 +5,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "support/temporary_folder.h"
+
+namespace {
+std::atomic<int> umask_calls = 0;
+}  // namespace
+
+// In the place of the C library's, to see who calls it.
+extern "C" mode_t umask(mode_t mask) noexcept {
+  ++umask_calls;
+  return static_cast<mode_t>(::syscall(SYS_umask, mask));
+}
 
 namespace clearhead {
 namespace {
@@ -147,6 +159,27 @@ TEST(AtomicFile, GetsTheModeThatTheUmaskGives) {
   struct stat info {};
   ASSERT_EQ(::stat((folder / "a").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+// The mask belongs to the whole process: a file that another thread makes while it is changed, even
+// for a moment, gets the wrong mode.
+TEST(AtomicFile, LeavesTheUmaskAlone) {
+  const TemporaryFolder folder;
+  const int before = umask_calls;
+  WriteFile(folder / "a", "x");
+  EXPECT_EQ(umask_calls, before);
+}
+
+TEST(AtomicFile, TwoOfOneNameAtATimeDoNotMeet) {
+  const TemporaryFolder folder;
+  AtomicFile first(folder / "a"), second(folder / "a");
+  first.Write("first");
+  second.Write("second");
+  first.Commit();
+  EXPECT_EQ(ReadFile(folder / "a"), "first");
+  second.Commit();
+  EXPECT_EQ(ReadFile(folder / "a"), "second");
+  EXPECT_EQ(FilesIn(folder.path()), 1u);
 }
 
 TEST(AtomicFile, WorksWithoutAFolderInThePath) {

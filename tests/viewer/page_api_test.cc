@@ -16,6 +16,7 @@
 namespace clearhead {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class PageApiTest : public ::testing::Test {
@@ -190,6 +191,36 @@ TEST_F(PageApiTest, MapsBeyondTheAnswersSizeAreRefused) {
   // 42 models of 6 heads: 252 n^2 <= 5e6, so n <= 140.
   EXPECT_EQ(MostCells(many, 200), 140);
   EXPECT_EQ(MostCells(many, 100), 100);
+}
+
+// Only parsed, so that nothing runs: the models' weights have no such positions.
+TEST_F(PageApiTest, DetailsBeyondTheAnswersSizeAreRefused) {
+  ModelSet longer = *set_;
+  for (ViewedModel& viewed : longer.models) viewed.model.config.positions = 1 << 16;
+  const auto body = [](std::size_t tokens, const char* rest) {
+    std::string prompt;
+    while (prompt.size() < tokens) prompt += "q7";  // letters and digits never merge
+    return R"({"prompt":")" + prompt + "\"," + rest + "}";
+  };
+  const auto refusal = [&](QuestionKind kind, const std::string& question) {
+    return ErrorOf([&] { ParseQuestion(kind, question, longer); });
+  };
+  // Two maps of n x n <= 5e6 values: n <= 1581.
+  const char* head = R"("head":"L0H0")";
+  EXPECT_EQ(ParseQuestion(QuestionKind::kHead, body(1580, head), longer).ids.size(), 1580u);
+  EXPECT_THAT(refusal(QuestionKind::kHead, body(1582, head)),
+              AllOf(HasSubstr("1582 tokens"), HasSubstr("at most 1581")));
+  // A head that one of them does not have: one map, n <= 2236.
+  longer.models[1].model.config.layers = 1;
+  const char* deeper = R"("head":"L1H0")";
+  EXPECT_EQ(ParseQuestion(QuestionKind::kHead, body(2236, deeper), longer).ids.size(), 2236u);
+  EXPECT_THAT(refusal(QuestionKind::kHead, body(2238, deeper)), HasSubstr("at most 2236"));
+  // Rows and columns of one position: 2 x (6 + 3) x n values fit for every prompt; those of many
+  // models do not: 2 x (9 + 40 x 6) x n <= 5e6, n <= 10040.
+  const char* position = R"("position":0)";
+  EXPECT_EQ(ParseQuestion(QuestionKind::kToken, body(20000, position), longer).ids.size(), 20000u);
+  for (int i = 0; i < 40; ++i) longer.models.push_back(longer.models[0]);
+  EXPECT_THAT(refusal(QuestionKind::kToken, body(20000, position)), HasSubstr("at most 10040"));
 }
 
 TEST_F(PageApiTest, ACancelledRunStops) {
