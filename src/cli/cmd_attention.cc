@@ -79,7 +79,7 @@ void Run(const Options& o) {
 
 void AddAttention(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "attention", "Show the attention of every head as maps in the terminal",
       "clearhead attention gpt2 --prompt 'The cat sat on the mat' --layer 5", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();

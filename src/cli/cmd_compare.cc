@@ -175,7 +175,7 @@ void Run(const Options& o) {
 
 void AddCompare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "compare",
       "Compare two models on the same windows of a text: losses, edges, next-token agreement, KL.\n"
       "The interval of the loss difference is Student's, paired over windows (95 %); windows are "
@@ -190,7 +190,7 @@ void AddCompare(CLI::App& app) {
   command
       ->add_option("--context", options->context,
                    "Window length (default: the fewer positions of the two)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 24));
   command
       ->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
       ->check(PositiveNumber());
