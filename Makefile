@@ -1,33 +1,56 @@
-# Two commands do everything: `make demo` and `make test`. Each installs what is missing, configures,
-# builds with all cores and runs. CMake does the building; this file only strings the steps together.
+# Three commands do everything: `make demo`, `make test` and `make check`. Each installs what it needs and
+# is missing, configures, builds with all cores and runs. CMake does the building; this file only strings
+# the steps together. The times told are those of two cores.
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 
-.PHONY: all deps build demo models test asan tsan bench scale-check fuzz format clean
+# Parts that a build folder has once asked for stay on: `make demo` after `make test` changes nothing.
+FIRST := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DCLEARHEAD_TESTS=OFF -DCLEARHEAD_BENCH=OFF)
+CONFIGURE = @cmake --preset $(PRESET) $(FIRST) $(1) >/dev/null
+COMPILE = @cmake --build --preset $(PRESET) --parallel $(JOBS)
+SAY = @echo "== $(1)"
+
+.PHONY: all build demo models test check asan tsan bench scale-check fuzz format clean
 
 all: build
 
-deps:
-	@scripts/install-deps
-
-build: deps
-	@cmake --preset $(PRESET) >/dev/null
-	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+# The program alone.
+build:
+	@scripts/install-deps build
+	$(call SAY,Building the program: three minutes the first time)
+	$(call CONFIGURE)
+	$(COMPILE) --target clearhead
 
 demo: build
+	$(call SAY,The demo: one minute)
 	@$(BUILD)/bin/clearhead demo
 
-test: build
+test:
+	@scripts/install-deps test
+	$(call SAY,Building the program and its tests: eight minutes the first time)
+	$(call CONFIGURE,-DCLEARHEAD_TESTS=ON)
+	$(COMPILE)
 	@scripts/fetch-test-data $(BUILD)
+	$(call SAY,Running the tests: four minutes)
 	@ctest --test-dir $(BUILD) --output-on-failure
+
+# Everything that is said about the code without running it: scripts/check names the parts.
+check:
+	@scripts/install-deps test bench check
+	$(call SAY,Building everything with warnings as errors: nine minutes the first time)
+	$(call CONFIGURE,-DCLEARHEAD_TESTS=ON -DCLEARHEAD_BENCH=ON)
+	$(COMPILE)
+	$(call SAY,Checking: ten minutes the first time; then only what changed)
+	@scripts/check $(BUILD) $(JOBS)
 
 asan:
 	@$(MAKE) test PRESET=asan
 
 # What has threads: the pool, kernels, training, circuits, the page's server. Only these programs are built.
 TSAN_TESTS := core_test kernels_test attention_test train_test circuits_test viewer_test
-tsan: deps
+tsan:
+	@scripts/install-deps test
 	@cmake --preset tsan >/dev/null
 	@cmake --build --preset tsan --parallel $(JOBS) --target $(TSAN_TESTS)
 	@scripts/tsan build/tsan $(TSAN_TESTS)
@@ -36,15 +59,20 @@ tsan: deps
 models: build
 	@scripts/models $(BUILD)/bin/clearhead $(or $(FOLDER),$(BUILD)/models) $(TEXT)
 
-bench: build
+bench:
+	@scripts/install-deps bench
+	$(call CONFIGURE,-DCLEARHEAD_BENCH=ON)
+	$(COMPILE)
 	@scripts/bench $(BUILD)
 
 # A random model of GPT-2's size through everything: time and peak memory (15 minutes on two cores).
 scale-check: build
+	@scripts/install-deps scale
 	@scripts/scale-check $(BUILD)/bin/clearhead
 
 # Ten minutes for each reader; SECONDS_EACH=30 for a quick look.
-fuzz: deps
+fuzz:
+	@scripts/install-deps build
 	@scripts/fuzz $(or $(SECONDS_EACH),600)
 
 format:

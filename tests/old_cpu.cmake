@@ -7,11 +7,12 @@ if(NOT QEMU_X86_64 OR CLEARHEAD_SANITIZE OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "
 endif()
 
 function(clearhead_old_cpu_test name cpu expected)
-  add_test(NAME old_cpu.${name}.${cpu} COMMAND ${QEMU_X86_64} -cpu ${cpu} ${ARGN})
-  set_tests_properties(old_cpu.${name}.${cpu} PROPERTIES TIMEOUT 300)
-  if(expected)  # else the exit code tells
-    set_tests_properties(old_cpu.${name}.${cpu} PROPERTIES PASS_REGULAR_EXPRESSION "${expected}")
+  set(command ${QEMU_X86_64} -cpu ${cpu} ${ARGN})
+  if(expected)  # else the exit code tells all
+    set(command ${CMAKE_COMMAND} -DEXPECTED=${expected} -P ${PROJECT_SOURCE_DIR}/tests/expect_output.cmake -- ${command})
   endif()
+  add_test(NAME old_cpu.${name}.${cpu} COMMAND ${command})
+  set_tests_properties(old_cpu.${name}.${cpu} PROPERTIES TIMEOUT 300)
 endfunction()
 
 set(golden_a ${PROJECT_SOURCE_DIR}/tests/data/golden/models/a)

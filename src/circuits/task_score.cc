@@ -104,8 +104,9 @@ double ExactSums(const Model& model, const Tokenizer& tokenizer, const TaskSetOp
         MakeTaskSentence(Task::kDigits, options.seed, static_cast<std::uint64_t>(n), options.part)
             .line;
     const std::string asked = line.substr(0, line.find('=') + 1);
-    const std::vector<std::int32_t> prompt = tokenizer.Encode(asked);
-    const auto wanted = static_cast<std::int64_t>(tokenizer.Encode(line).size() - prompt.size());
+    const std::vector<std::int32_t> prompt = tokenizer.EncodePrompt(asked);
+    const auto wanted =
+        static_cast<std::int64_t>(tokenizer.EncodePrompt(line).size() - prompt.size());
     right += tokenizer.DecodeBytes(Generate(model, prompt, {.max_new = wanted}).ids) == line;
   }
   return static_cast<double>(right) / static_cast<double>(std::max<std::int64_t>(options.count, 1));

@@ -84,7 +84,7 @@ std::string NameOf(const fs::path& path) { return fs::weakly_canonical(path).fil
 
 }  // namespace
 
-void AttentionOptions::Add(CLI::App* command) {
+void AttentionOptions::Add(Command* command) {
   command->add_option("MODEL", models, "Folders or names of models");
   command
       ->add_option("--attention", files,
@@ -98,17 +98,17 @@ void AttentionOptions::Add(CLI::App* command) {
   command
       ->add_option("--context", context,
                    "Window length for --text (default: the model's positions)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 24));
   command->add_option("--tokens", tokens, "With --text: stop after this many (default: all)")
       ->check(PositiveNumber());
   task_option = command->add_option("--task", task,
                                     "Run on prompts of a task, e.g. ioi (see clearhead tasks)");
   command->add_option("--items", items, "With --task: number of prompts (default: 20)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 20));
   gates.Add(command, /*with_weight=*/false);
 }
 
-void HeadFigureOptions::Add(CLI::App* command, const std::string& heads_default) {
+void HeadFigureOptions::Add(Command* command, const std::string& heads_default) {
   command->add_option("--out", out, "Figure to write: .png, .svg or .pdf")->required();
   command
       ->add_option("--heads", heads,

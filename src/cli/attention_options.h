@@ -18,11 +18,11 @@ struct AttentionOptions {
   InputOptions input;
   std::string text, task;
   std::int64_t context = 0, tokens = 0, items = 20;
-  CLI::Option* text_option = nullptr;
-  CLI::Option* task_option = nullptr;
+  Option* text_option = nullptr;
+  Option* task_option = nullptr;
   GateFlags gates;
 
-  void Add(CLI::App* command);
+  void Add(Command* command);
 };
 
 // What a figure of heads shows, and where it goes.
@@ -32,7 +32,7 @@ struct HeadFigureOptions {
   std::size_t sequence = 0;
 
   // `heads_default`: the words for it in the help.
-  void Add(CLI::App* command, const std::string& heads_default);
+  void Add(Command* command, const std::string& heads_default);
 };
 
 struct OpenedSource {

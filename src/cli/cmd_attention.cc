@@ -36,7 +36,7 @@ void Run(const Options& o) {
   if (o.layer >= config.layers)
     Fail("--layer {}: the model has layers 0 to {}", o.layer, config.layers - 1);
   const Tokenizer tokenizer = Tokenizer::Load(path);
-  const std::vector<std::int32_t> ids = tokenizer.Encode(o.prompt);
+  const std::vector<std::int32_t> ids = tokenizer.EncodePrompt(o.prompt);
   const auto T = static_cast<std::int64_t>(ids.size());
   CheckTokens(config, ids, 1, T);
 
@@ -79,7 +79,7 @@ void Run(const Options& o) {
 
 void AddAttention(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "attention", "Show the attention of every head as maps in the terminal",
       "clearhead attention gpt2 --prompt 'The cat sat on the mat' --layer 5", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();

@@ -202,7 +202,7 @@ void Run(const Options& options) {
 
 void AddBench(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "bench",
       "Measure this machine in under a minute: products, memory, decoding, forward, attention,\n"
       "training, patching, each beside a limit measured in the same run.",
@@ -213,11 +213,10 @@ void AddBench(CLI::App& app) {
   for (const SingleTask& task : SingleTasks()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", task.name);
   }
-  CLI::Option* task = command->add_option(
-      "--task", options->task, "One measurement alone, in fp32, every run timed: " + names);
+  command->add_option("--task", options->task,
+                      "One measurement alone, in fp32, every run timed: " + names);
   command->add_option("--runs", options->runs, "Of --task, after a warm-up (default: 3)")
-      ->check(CLI::Range(1, 1000))
-      ->needs(task);
+      ->check(Range(1, 1000));
 }
 
 }  // namespace clearhead::cli

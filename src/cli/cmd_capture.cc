@@ -19,7 +19,7 @@ struct Options {
   InputOptions input;
   GateFlags gates;
   std::string model, out, taps, precision = "fp32";
-  CLI::Option* taps_option = nullptr;
+  Option* taps_option = nullptr;
   bool gradients = false;
 };
 
@@ -57,7 +57,7 @@ void Run(const Options& options) {
 
 void AddCapture(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "capture",
                  "Run a model once and write logits and intermediate values to a safetensors file",
                  "clearhead capture gpt2 --prompt 'Hello world' --taps "

@@ -246,7 +246,7 @@ void Run(const Options& given) {
 void AddCircuit(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "circuit",
       "Find which heads and edges a behaviour needs: importance by exact patching, circuits that "
       "are\nactually run, their faithfulness over their size. Two models side by side.",
@@ -258,23 +258,23 @@ void AddCircuit(CLI::App& app) {
   command->add_option("--import", o.import_path,
                       "Prompts from a CSV file instead: clean,corrupted,correct_idx,incorrect_idx");
   command->add_option("--metric", o.metric, "Of imported prompts (default: logit-difference)")
-      ->check(CLI::IsMember({"logit-difference", "probability-difference"}));
+      ->check(IsMember({"logit-difference", "probability-difference"}));
   command->add_option("--part", o.part, "held-out prompts (default), or taught")
-      ->check(CLI::IsMember({"held-out", "taught"}));
+      ->check(IsMember({"held-out", "taught"}));
   command->add_option("--level", o.level, "heads (default), edges of the residual graph, or both")
-      ->check(CLI::IsMember({"heads", "edges", "both"}));
+      ->check(IsMember({"heads", "edges", "both"}));
   command->add_option("--n", o.items, "Prompts (default: 100)")->check(PositiveNumber());
   command
       ->add_option("--ablation", o.ablation,
                    "What heads outside the circuit give: resample (default), mean, zero")
-      ->check(CLI::IsMember({"resample", "mean", "zero"}));
+      ->check(IsMember({"resample", "mean", "zero"}));
   command
       ->add_option("--rank", o.rank,
                    "Heads by exact patching in noise, denoise or both directions, or by "
                    "attribution (default: both; noise with mean and zero)")
-      ->check(CLI::IsMember({"both", "noise", "denoise", "attribution"}));
+      ->check(IsMember({"both", "noise", "denoise", "attribution"}));
   command->add_option("--method", o.method, "Scores of edges: eap-ig (default) or eap")
-      ->check(CLI::IsMember({"eap-ig", "eap"}));
+      ->check(IsMember({"eap-ig", "eap"}));
   command->add_option("--steps", o.steps, "Steps of eap-ig (default: 5)")->check(PositiveNumber());
   command->add_option("--random", o.random_sets, "Random sets of each size (default: 5)")
       ->check(PositiveNumber());

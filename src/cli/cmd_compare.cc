@@ -89,8 +89,8 @@ void ComparePrompts(const Options& o, const Model& a, const Model& b, const Toke
   Json list = Json::array();
   std::string text = fmt::format("A  {}\nB  {}\n", o.a, o.b);
   for (const std::string& prompt : o.prompts) {
-    const std::vector<std::int32_t> ids = tokenizer_a.Encode(prompt);
-    CheckSame(o, ids, tokenizer_b.Encode(prompt), prompt);
+    const std::vector<std::int32_t> ids = tokenizer_a.EncodePrompt(prompt);
+    CheckSame(o, ids, tokenizer_b.EncodePrompt(prompt), prompt);
     Json item = {{"prompt", prompt}, {"tokens", ids.size()}};
     text += fmt::format("\n{}\n", prompt);
     for (const auto& [name, model] : {std::pair{"a", &a}, std::pair{"b", &b}}) {
@@ -175,7 +175,7 @@ void Run(const Options& o) {
 
 void AddCompare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "compare",
       "Compare two models on the same windows of a text: losses, edges, next-token agreement, KL.\n"
       "The interval of the loss difference is Student's, paired over windows (95 %); windows are "
@@ -190,7 +190,7 @@ void AddCompare(CLI::App& app) {
   command
       ->add_option("--context", options->context,
                    "Window length (default: the fewer positions of the two)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 24));
   command
       ->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
       ->check(PositiveNumber());

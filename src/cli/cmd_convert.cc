@@ -43,7 +43,7 @@ void Run(const Options& o) {
 
 void AddConvert(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "convert",
       "Store a model in 16 bits (half the size), or back in 32. To nearest, ties to even; the\n"
       "tokenizer, the config and the gates are carried over. `compare` tells what it cost.\n"
@@ -54,9 +54,8 @@ void AddConvert(CLI::App& app) {
       ->required();
   command->add_option("--tokenizer", options->tokenizer,
                       "llama2.c's tokenizer.bin that belongs to the checkpoint");
-  command->add_option("--dtype", options->dtype, "bf16, f16 or f32")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"bf16", "f16", "f32"}));
+  command->add_option("--dtype", options->dtype, "bf16, f16 or f32 (default: f32)")
+      ->check(IsMember({"bf16", "f16", "f32"}));
   command->add_option("--out", options->out, "Folder to write")->required();
 }
 

@@ -336,7 +336,7 @@ void Run(const Options& o) { Demo(o).Run(); }
 
 void AddDemo(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "demo",
       "The whole story in about a minute, with the models that ship: makes a dense model sparse,\n"
       "compares a language model with its sparse twin, and writes pictures, statistics, a circuit\n"

@@ -93,18 +93,18 @@ void Run(const Options& options) {
 
 void AddEval(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(app, "eval",
-                                 "Mean next-token cross-entropy (nats) and perplexity on a text.\n"
-                                 "The text is cut into windows of N input tokens; each token but "
-                                 "the first is predicted once, from\n"
-                                 "the tokens before it in its window.",
-                                 "clearhead eval gpt2 --text book.txt --context 512", options, Run);
+  Command* command = AddCommand(app, "eval",
+                                "Mean next-token cross-entropy (nats) and perplexity on a text.\n"
+                                "The text is cut into windows of N input tokens; each token but "
+                                "the first is predicted once, from\n"
+                                "the tokens before it in its window.",
+                                "clearhead eval gpt2 --text book.txt --context 512", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   command->add_option("--text", options->text, "The text, UTF-8")->required();
   command
       ->add_option("--context", options->context,
                    "Window length N (default: the model's positions)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(Range(std::int64_t{1}, std::int64_t{1} << 24));
   command
       ->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
       ->check(PositiveNumber());

@@ -18,7 +18,7 @@ struct Options {
   CommonOptions common;
   GateFlags gates;
   std::string model, prompt, ids;
-  CLI::Option *prompt_option = nullptr, *ids_option = nullptr;
+  Option *prompt_option = nullptr, *ids_option = nullptr;
   GenerateOptions generate;
 };
 
@@ -40,7 +40,7 @@ void Run(const Options& options) {
   generate.gates.sum_probabilities = false;
 
   std::vector<std::int32_t> prompt =
-      from_ids ? ParseIds(options.ids) : tokenizer->Encode(options.prompt);
+      from_ids ? ParseIds(options.ids) : tokenizer->EncodePrompt(options.prompt);
   if (prompt.empty() && model.config.begin_of_text) prompt.push_back(*model.config.begin_of_text);
 
   // Before the prompt is printed: what fails prints nothing but its message.
@@ -81,7 +81,7 @@ void Run(const Options& options) {
 
 void AddGenerate(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "generate", "Continue a text, token by token",
                  "clearhead generate gpt2 --prompt 'Once upon a time' --max-new 40", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
@@ -89,12 +89,12 @@ void AddGenerate(CLI::App& app) {
   options->ids_option =
       command->add_option("--ids", options->ids, "Token ids instead of text: 15496,995");
   command->add_option("--max-new", options->generate.max_new, "New tokens at most (default: 64)")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24));
+      ->check(Range(std::int64_t{0}, std::int64_t{1} << 24));
   command
       ->add_option("--temperature", options->generate.temperature,
                    "0 = always the most likely token (default), 1 = the model's own distribution")
       ->check(NonNegativeNumber())
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(Range(0.0, 100.0));
   command
       ->add_option("--top-k", options->generate.top_k,
                    "Draw from the K most likely only (default: all)")

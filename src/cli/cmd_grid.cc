@@ -148,7 +148,7 @@ void Run(const Options& o) {
 
 void AddGrid(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "grid",
       "Draw the attention maps of many heads on one page, a panel per model.\n"
       "Queries run down, keys run right; white is 0, dark blue is 1.",
@@ -160,13 +160,13 @@ void AddGrid(CLI::App& app) {
   command
       ->add_option("--order", options->order,
                    "given | layer | importance | type (default: as the heads are given)")
-      ->check(CLI::IsMember({"given", "layer", "importance", "type"}));
+      ->check(IsMember({"given", "layer", "importance", "type"}));
   command->add_option("--columns", options->columns, "Maps in a row (default: a balanced page)")
-      ->check(CLI::Range(1, 64));
+      ->check(Range(1, 64));
   command
       ->add_option("--gamma", options->gamma,
                    "Colour of weight^GAMMA; below 1 shows faint weights (default: 1)")
-      ->check(CLI::Range(0.05, 20.0));
+      ->check(Range(0.05, 20.0));
   command->add_option("--mark", options->mark, "Red square at QUERY:KEY of every map");
   command->add_flag("--ticks", options->ticks, "Write the tokens beside and below the maps");
   command->add_flag("--color-bar", options->color_bar, "Add a scale of colours");

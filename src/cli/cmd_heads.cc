@@ -233,7 +233,7 @@ void Run(const Options& o) {
 
 void AddHeads(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "heads",
       "What every head does: statistics, a name, and a sentence for each; two models are "
       "compared head by head",
@@ -250,7 +250,7 @@ void AddHeads(CLI::App& app) {
   command
       ->add_option("--sort", options->sort,
                    fmt::format("Order of the table: {} (default: layer)", fmt::join(sorts, ", ")))
-      ->check(CLI::IsMember(sorts));
+      ->check(IsMember(sorts));
   command->add_flag("--explain", options->explain, "A sentence under each head");
   command->add_flag("--csv", options->csv, "Print comma-separated values, a line per head");
 }

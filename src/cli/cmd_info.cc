@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/version.h"
 #include "core/error.h"
 #include "core/threads.h"
 #include "kernels/cpu_features.h"
@@ -25,8 +26,10 @@ Json MachineJson() {
     kernels.push_back(
         {{"kernel", choice.kernel}, {"runs", choice.runs}, {"reason", choice.reason}});
   }
-  return {{"version", CLEARHEAD_VERSION}, {"cpu", cpu.model},   {"features", SimdFeatureNames(cpu)},
-          {"threads", Threads()},         {"kernels", kernels}, {"models", ShippedModels()}};
+  return {{"version", Version()},     {"commit", Commit()},
+          {"cpu", cpu.model},         {"features", SimdFeatureNames(cpu)},
+          {"threads", Threads()},     {"kernels", kernels},
+          {"models", ShippedModels()}};
 }
 
 Json ModelJson(const std::filesystem::path& path) {
@@ -56,7 +59,7 @@ void Run(const Options& options) {
   if (!options.model.empty()) json["model"] = ModelJson(FindModel(options.model));
   if (options.common.json) return PrintJson(json);
 
-  std::string text = fmt::format("clearhead {}\n\n", CLEARHEAD_VERSION);
+  std::string text = fmt::format("clearhead {} ({})\n\n", Version(), Commit());
   text +=
       fmt::format("CPU        {}\nfeatures   {}\nthreads    {}\n\n", json["cpu"].get<std::string>(),
                   fmt::join(SimdFeatureNames(Cpu()), " "), Threads());
@@ -78,7 +81,7 @@ void Run(const Options& options) {
 
 void AddInfo(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "info", "Tell the CPU's features, which kernels run and why, and a model's summary",
       "clearhead info models/tale", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model");

@@ -47,7 +47,7 @@ void Run(const Options& o) {
 
 void AddReport(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "report", "Write the page with its data into one file that needs no server or network",
       "clearhead report gpt2 sparse-gpt2 --prompt 'The cat sat on the mat' --out report.html",
       options, Run);

@@ -110,7 +110,7 @@ void Run(const Options& o) {
 
 void AddScatter(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "scatter",
                  "Scatter-plot matrix of heads: the weights of one head against another's on the "
                  "same (query,\n"

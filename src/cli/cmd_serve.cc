@@ -55,7 +55,7 @@ void Run(const Options& o) {
 
 void AddServe(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = AddCommand(
+  Command* command = AddCommand(
       app, "serve", "Explore one or two models side by side in a browser, on this machine only",
       "clearhead serve gpt2 sparse-gpt2 --open", options, Run);
   command->add_option("MODEL", options->models,
@@ -65,7 +65,7 @@ void AddServe(CLI::App& app) {
   command->add_option("--results", options->results,
                       "Folder with results of `circuit --out` and `scatter --json` to show");
   command->add_option("--port", options->port, "Port (default: 8042; 0: any free one)")
-      ->check(CLI::Range(0, 65535));
+      ->check(Range(0, 65535));
   command->add_option("--host", options->host,
                       "Address to listen on (default: 127.0.0.1; others let other machines in)");
   command->add_flag("--open", options->open, "Open the browser");

@@ -202,11 +202,11 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
   o.watch = std::move(watch);
   SparsifyOptions& s = o.sparsify;
   s.shape = {.batch = 16, .context = 0};
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "sparsify", "Close as many attention gates as the model's loss allows",
                  "clearhead sparsify my-model --text book.txt --tokens 10M --out my-model-sparse",
                  options, Run);
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("MODEL", o.model, "Folder or name of a dense model")->required();
   command->add_option("--text", o.texts, "Text files to train on");
   command->add_option("--logits", o.logits,
@@ -224,7 +224,7 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
   command
       ->add_option("--context", s.shape.context,
                    "Tokens per sequence (default: the model's positions, at most 256)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(Range(1, 1 << 20));
   command->add_option("--batch", s.shape.batch, "Sequences per pass (default: 16)")
       ->check(positive);
   command
@@ -250,7 +250,7 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
   command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.02)")
       ->check(PositiveNumber());
   command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")
-      ->check(CLI::Range(0.0, 0.9999));
+      ->check(Range(0.0, 0.9999));
   command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")
       ->check(NonNegativeNumber());
   command->add_option("--train", o.part,

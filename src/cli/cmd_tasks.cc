@@ -190,7 +190,7 @@ void Run(const Options& o) {
 void AddTasks(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "tasks",
                  "Prompts with one known behaviour each, with corrupted twins: examples, a model's "
                  "score,\ntext to train on, and files that EAP-IG reads.",
@@ -204,12 +204,12 @@ void AddTasks(CLI::App& app) {
   command
       ->add_option("--part", o.part,
                    "held-out (default), or taught: what --lines gives models to learn from")
-      ->check(CLI::IsMember({"held-out", "taught"}));
+      ->check(IsMember({"held-out", "taught"}));
   command->add_option("--export", o.export_path,
                       "Write the items as CSV: clean,corrupted,correct_idx,incorrect_idx");
   command->add_option("--import", o.import_path, "Score the items of such a file");
   command->add_option("--metric", o.metric, "Of imported items (default: logit-difference)")
-      ->check(CLI::IsMember({"logit-difference", "probability-difference"}));
+      ->check(IsMember({"logit-difference", "probability-difference"}));
   command
       ->add_option("--lines", o.lines,
                    "Write this many sentences of each task as running text instead")

@@ -17,7 +17,7 @@ struct Options {
   CommonOptions common;
   std::string model, text, file, input, decode;
   bool no_special = false;
-  CLI::Option *text_option = nullptr, *file_option = nullptr, *decode_option = nullptr;
+  Option *text_option = nullptr, *file_option = nullptr, *decode_option = nullptr;
 };
 
 std::string ReadStandardInput() {
@@ -63,7 +63,7 @@ void Run(const Options& options) {
 
 void AddTokenize(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "tokenize", "Turn text into token ids, or ids into text",
                  "clearhead tokenize gpt2 --text 'Hello world' --json", options, Run);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();

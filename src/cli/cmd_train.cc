@@ -211,33 +211,33 @@ void AddTrain(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
   o.train.shape = {.batch = 16, .context = 256, .accumulation = 1};
-  CLI::App* command =
+  Command* command =
       AddCommand(app, "train", "Train a GPT-2-architecture model from text",
                  "clearhead train --text book.txt --valid other.txt --tokens 20M --out my-model",
                  options, Run);
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("--text", o.texts, "Text files to learn from");
   command->add_option("--valid", o.valid, "Text file for the validation loss");
   command->add_option("--out", o.out, "Folder for the model, its metrics and checkpoints");
   o.length.Add(command);
-  CLI::Option* layers =
-      command->add_option("--layers", o.layers, "Blocks (default: 6)")->check(CLI::Range(1, 4096));
-  CLI::Option* heads = command->add_option("--heads", o.heads, "Heads per block (default: 8)")
-                           ->check(CLI::Range(1, 4096));
-  CLI::Option* width =
+  Option* layers =
+      command->add_option("--layers", o.layers, "Blocks (default: 6)")->check(Range(1, 4096));
+  Option* heads = command->add_option("--heads", o.heads, "Heads per block (default: 8)")
+                      ->check(Range(1, 4096));
+  Option* width =
       command->add_option("--width", o.width, "Width of the residual stream (default: 256)")
-          ->check(CLI::Range(1, 1 << 18));
+          ->check(Range(1, 1 << 18));
   command->add_option("--context", o.train.shape.context, "Tokens per sequence (default: 256)")
-      ->check(CLI::Range(1, 1 << 20));
-  CLI::Option* vocabulary =
+      ->check(Range(1, 1 << 20));
+  Option* vocabulary =
       command
           ->add_option("--vocab", o.vocabulary, "Tokens of the vocabulary to learn (default: 4096)")
-          ->check(CLI::Range(257, 1 << 24));
-  CLI::Option* tokenizer = command->add_option(
-      "--tokenizer", o.tokenizer, "Use this model's tokenizer instead of learning one");
-  CLI::Option* from = command->add_option(
-      "--from", o.from, "Go on with this dense model's weights, shape and tokenizer");
-  for (CLI::Option* option : {layers, heads, width, vocabulary, tokenizer}) from->excludes(option);
+          ->check(Range(257, 1 << 24));
+  Option* tokenizer = command->add_option("--tokenizer", o.tokenizer,
+                                          "Use this model's tokenizer instead of learning one");
+  Option* from = command->add_option("--from", o.from,
+                                     "Go on with this dense model's weights, shape and tokenizer");
+  for (Option* option : {layers, heads, width, vocabulary, tokenizer}) from->excludes(option);
   command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")
       ->check(positive);
   command

@@ -2,8 +2,11 @@
 // One function per command; each sits in its own file: parse, call the library, print.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
+
+namespace CLI {
+class App;
+}
 
 namespace clearhead {
 struct SparsifyProgress;

@@ -16,14 +16,15 @@ namespace fs = std::filesystem;
 
 namespace internal {
 
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
-                     const std::string& example, CommonOptions* common) {
-  CLI::App* command = app.add_subcommand(name, description);
+std::shared_ptr<Command> AddCommand(CLI::App& app, const std::string& name,
+                                    const std::string& description, const std::string& example,
+                                    CommonOptions* common) {
+  std::shared_ptr<Command> command = AddSubcommand(app, name, description);
   command->footer("Example:\n  " + example);
   command->add_flag("--json", common->json,
                     "Print one JSON document on stdout and nothing else there");
   command->add_option("--threads", common->threads, "Threads to use (default: all cores)")
-      ->check(CLI::Range(1, 4096));
+      ->check(Range(1, 4096));
   command->add_option("--seed", common->seed, "Seed of everything random (default: 0)")
       ->check(WholeNumber());
   return command;
@@ -107,7 +108,7 @@ void Print(std::string_view text) {
 
 void PrintJson(const Json& json) { Print(ToText(json) + "\n"); }
 
-void InputOptions::Add(CLI::App* command) {
+void InputOptions::Add(Command* command) {
   prompt_option = command->add_option("--prompt", prompt, "Text to run the model on");
   ids_option = command->add_option("--ids", ids, "Token ids instead of text: 15496,995");
   ids_file_option = command->add_option(
@@ -159,7 +160,7 @@ InputTokens ReadInput(const InputOptions& input, const fs::path& model) {
     return ParseTokenRows(ReadJsonFile(input.ids_file), input.ids_file);
   }
   if (input.ids_option->count() > 0) return {ParseIds(input.ids), 1};
-  return {Tokenizer::Load(model).Encode(input.prompt), 1};
+  return {Tokenizer::Load(model).EncodePrompt(input.prompt), 1};
 }
 
 }  // namespace clearhead::cli

@@ -2,15 +2,13 @@
 // What all commands share: options, finding models, printing.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/options.h"
 #include "core/json.h"
 #include "core/threads.h"
 #include "model/pass.h"
@@ -27,28 +25,31 @@ struct CommonOptions {
 // Adds a command. `example` is shown at the end of its help. The command gets --json, --threads,
 // --seed; `run` is called after parsing, with a pool of that many threads.
 template <typename Options>
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
-                     const std::string& example, std::shared_ptr<Options> options,
-                     void (*run)(const Options&));
+Command* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                    const std::string& example, std::shared_ptr<Options> options,
+                    void (*run)(const Options&));
 
 namespace internal {
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
-                     const std::string& example, CommonOptions* common);
+std::shared_ptr<Command> AddCommand(CLI::App& app, const std::string& name,
+                                    const std::string& description, const std::string& example,
+                                    CommonOptions* common);
 // Null: a command inside a command that names no number uses the outer one's pool.
 std::unique_ptr<ThreadPool> MakePool(const CommonOptions& common);
 }  // namespace internal
 
 template <typename Options>
-CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
-                     const std::string& example, std::shared_ptr<Options> options,
-                     void (*run)(const Options&)) {
-  CLI::App* command = internal::AddCommand(app, name, description, example, &options->common);
-  command->callback([options, run] {
+Command* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                    const std::string& example, std::shared_ptr<Options> options,
+                    void (*run)(const Options&)) {
+  const std::shared_ptr<Command> command =
+      internal::AddCommand(app, name, description, example, &options->common);
+  // The callback keeps what parsing fills.
+  command->callback([command, options, run] {
     const std::unique_ptr<ThreadPool> pool = internal::MakePool(options->common);
     const ThreadScope scope(pool ? pool.get() : CurrentPool());
     run(*options);
   });
-  return command;
+  return command.get();
 }
 
 // MODEL on the command line: a folder, or the name of a model that ships with the program.
@@ -67,11 +68,11 @@ struct InputOptions {
   std::string prompt;
   std::string ids;       // "15496,995"
   std::string ids_file;  // JSON array of arrays of one length
-  CLI::Option* prompt_option = nullptr;
-  CLI::Option* ids_option = nullptr;
-  CLI::Option* ids_file_option = nullptr;
+  Option* prompt_option = nullptr;
+  Option* ids_option = nullptr;
+  Option* ids_file_option = nullptr;
 
-  void Add(CLI::App* command);
+  void Add(Command* command);
 };
 
 struct InputTokens {

@@ -2,10 +2,11 @@
 // --gates hard|sampled|open and --gate-weight, for commands that run gated models.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
 
+#include "cli/options.h"
+#include "core/error.h"
 #include "model/pass.h"
 
 namespace clearhead::cli {
@@ -13,16 +14,16 @@ namespace clearhead::cli {
 struct GateFlags {
   std::string gates = "hard";
   float weight = 0.0f;
-  CLI::Option* gates_option = nullptr;
-  CLI::Option* weight_option = nullptr;
+  Option* gates_option = nullptr;
+  Option* weight_option = nullptr;
 
-  void Add(CLI::App* command, bool with_weight) {
+  void Add(Command* command, bool with_weight) {
     gates_option =
         command
             ->add_option(
                 "--gates", gates,
                 "Gated models: hard gates, sampled as in training, or all open (default: hard)")
-            ->check(CLI::IsMember({"hard", "sampled", "open"}));
+            ->check(IsMember({"hard", "sampled", "open"}));
     if (with_weight) {
       weight_option =
           command->add_option("--gate-weight", weight,

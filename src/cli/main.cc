@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/interrupt.h"
+#include "cli/version.h"
 #include "core/error.h"
 
 namespace {
@@ -73,7 +74,8 @@ int main(int argc, char** argv) {
       "MODEL is a folder in Hugging Face layout, or the name of a model that ships with the "
       "program.",
       "clearhead"};
-  app.set_version_flag("--version", "clearhead " CLEARHEAD_VERSION);
+  app.set_version_flag("--version", fmt::format("clearhead {} ({})", clearhead::cli::Version(),
+                                                clearhead::cli::Commit()));
   app.require_subcommand(1);
   app.footer("Start with: clearhead info\nEvery command has --help with an example.");
   clearhead::cli::AddCommands(app);

@@ -2,21 +2,21 @@
 // --precision auto|fp32|bf16.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 
+#include "cli/options.h"
 #include "core/error.h"
 #include "kernels/bf16_gemm.h"
 
 namespace clearhead::cli {
 
-inline void AddPrecision(CLI::App* command, std::string* precision) {
+inline void AddPrecision(Command* command, std::string* precision) {
   command
       ->add_option(
           "--precision", *precision,
           "Matrix products: fp32, bf16 (AMX tiles), auto = bf16 where the CPU has it (default: " +
               *precision + ")")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16"}));
+      ->check(IsMember({"auto", "fp32", "bf16"}));
 }
 
 inline bool UseBf16(const std::string& precision) {

@@ -17,13 +17,12 @@ namespace clearhead::cli {
 struct RunLength {
   std::int64_t tokens = 0, steps = -1;
 
-  void Add(CLI::App* command) {
+  void Add(Command* command) {
     command->add_option("--tokens", tokens, "Tokens to train on, e.g. 20M")
-        ->transform(CLI::AsNumberWithUnit(
-            std::map<std::string, std::int64_t>{{"k", 1000}, {"M", 1000000}, {"G", 1000000000}}))
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+        ->transform(NumberWithUnit({{"k", 1000}, {"M", 1000000}, {"G", 1000000000}}))
+        ->check(Range(std::int64_t{1}, std::int64_t{1} << 40));
     command->add_option("--steps", steps, "Optimiser steps, instead of --tokens")
-        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+        ->check(Range(std::int64_t{0}, std::int64_t{1} << 40));
   }
 
   std::int64_t Steps(const StepShape& shape) const {

@@ -46,6 +46,7 @@ struct HeadRows {
   std::int64_t batch_stride = 0;
   std::int64_t share = 1;
 
+  // As a pointer to const takes a pointer. NOLINTNEXTLINE(google-explicit-constructor)
   operator HeadRows<const T>() const requires(!std::is_const_v<T>) {
     return {data, row_stride, batch_stride, share};
   }

@@ -132,8 +132,8 @@ TaskSet ReadTaskCsv(const fs::path& path, const Tokenizer& tokenizer, TaskMetric
            columns);
     }
     TaskItem item{.clean_text = fields[clean], .corrupted_text = fields[corrupted]};
-    item.clean = tokenizer.Encode(item.clean_text);
-    item.corrupted = tokenizer.Encode(item.corrupted_text);
+    item.clean = tokenizer.EncodePrompt(item.clean_text);
+    item.corrupted = tokenizer.EncodePrompt(item.corrupted_text);
     if (item.clean.empty()) Fail("{}, line {}: an empty prompt", path.string(), line);
     if (item.clean.size() != item.corrupted.size()) {
       Fail(

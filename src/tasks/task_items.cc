@@ -14,7 +14,7 @@ std::vector<std::int32_t> Continuations(const Tokenizer& tokenizer, const std::s
                                         const std::vector<std::string>& texts) {
   std::vector<std::int32_t> found;
   for (const std::string& text : texts) {
-    const std::vector<std::int32_t> longer = tokenizer.Encode(prompt + text);
+    const std::vector<std::int32_t> longer = tokenizer.EncodePrompt(prompt + text);
     if (longer.size() != ids.size() + 1 || !std::equal(ids.begin(), ids.end(), longer.begin())) {
       continue;
     }
@@ -32,8 +32,8 @@ TaskSet MakeTaskSet(Task task, const Tokenizer& tokenizer, const TaskSetOptions&
   };
   for (std::uint64_t n = 0; static_cast<std::int64_t>(set.items.size()) < options.count; ++n) {
     TaskSentence sentence = MakeTaskSentence(task, options.seed, n, options.part, single);
-    TaskItem item{.clean = tokenizer.Encode(sentence.clean),
-                  .corrupted = tokenizer.Encode(sentence.corrupted)};
+    TaskItem item{.clean = tokenizer.EncodePrompt(sentence.clean),
+                  .corrupted = tokenizer.EncodePrompt(sentence.corrupted)};
     item.answers = Continuations(tokenizer, sentence.clean, item.clean, sentence.answers);
     item.wrongs = Continuations(tokenizer, sentence.clean, item.clean, sentence.wrongs);
     // An answer that cannot be said would count as a failure; a wrong one that cannot be said (00

@@ -102,7 +102,7 @@ std::string AblationFrame(const ModelSet& set, const std::string& prompt,
                           const std::vector<ResultFile>& results,
                           const std::function<void()>& ran) {
   constexpr std::int64_t K = kAblationLikeliest;
-  const std::vector<std::int32_t> ids = set.tokenizer.Encode(prompt);
+  const std::vector<std::int32_t> ids = set.tokenizer.EncodePrompt(prompt);
   const auto T = static_cast<std::int64_t>(ids.size());
   std::vector<ModelAblations> models(set.models.size());
   std::int64_t count = 0;

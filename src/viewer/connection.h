@@ -7,6 +7,8 @@
 #include <httplib.h>
 
 #include <chrono>
+#include <ctime>
+#include <functional>
 #include <string>
 
 namespace clearhead {
@@ -18,6 +20,10 @@ struct ConnectionLimits {
   std::size_t request_bytes = 256 * 1024;
 };
 
+// httplib's stream has other functions in each version (Debian 12, 13 and sid: 0.11, 0.18, 0.41):
+// is_writable became wait_writable, wait_readable and duration came. All are here, so none says
+// `override`: where httplib has a function, this is it.
+// NOLINTBEGIN(modernize-use-override)
 class Connection final : public httplib::Stream {
  public:
   Connection(int socket, const ConnectionLimits& limits) : socket_(socket), limits_(limits) {}
@@ -25,13 +31,16 @@ class Connection final : public httplib::Stream {
   // Waits for the next request's first byte. False: the client left, `stop` says so, or it idled.
   bool AwaitRequest(const std::function<bool()>& stop);
 
-  bool is_readable() const override { return true; }
-  bool is_writable() const override { return true; }
-  ssize_t read(char* out, std::size_t size) override;
-  ssize_t write(const char* data, std::size_t size) override;
-  void get_remote_ip_and_port(std::string&, int&) const override {}
-  void get_local_ip_and_port(std::string&, int&) const override {}
-  int socket() const override { return socket_; }
+  bool is_readable() const { return true; }
+  bool is_writable() const { return true; }
+  bool wait_readable() const { return true; }
+  bool wait_writable() const { return true; }
+  time_t duration() const { return 0; }
+  ssize_t read(char* out, std::size_t size);
+  ssize_t write(const char* data, std::size_t size);
+  void get_remote_ip_and_port(std::string&, int&) const {}
+  void get_local_ip_and_port(std::string&, int&) const {}
+  int socket() const { return socket_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -45,6 +54,7 @@ class Connection final : public httplib::Stream {
   Clock::time_point read_deadline_, write_deadline_;
   bool writing_ = false;
 };
+// NOLINTEND(modernize-use-override)
 
 // Whether the client has closed its end.
 bool HasLeft(int socket);

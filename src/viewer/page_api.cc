@@ -143,7 +143,7 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
   if (q.prompt.size() > static_cast<std::size_t>(kMaxPromptBytes)) {
     Fail("the prompt has {} bytes, at most {} are taken", q.prompt.size(), kMaxPromptBytes);
   }
-  q.ids = set.tokenizer.Encode(q.prompt);
+  q.ids = set.tokenizer.EncodePrompt(q.prompt);
   if (q.ids.empty()) Fail("the prompt is empty; type a text");
   if (static_cast<std::int64_t>(q.ids.size()) > set.Longest()) {
     Fail("the prompt has {} tokens, the models take {}", q.ids.size(), set.Longest());

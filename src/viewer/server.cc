@@ -6,7 +6,14 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
 #include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "viewer/page_api.h"
@@ -29,6 +36,9 @@ void Answer(Response& response, int status, const std::string& message) {
   response.set_content(ToText(Json{{"error", message}}, -1), kJsonType);
 }
 
+// void in httplib 0.11, later whether the job was taken.
+using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
+
 // httplib's own pool keeps every connection that arrives. Here the line is bounded, and a thread
 // whose client idles gives way when others wait.
 class ConnectionPool final : public httplib::TaskQueue {
@@ -38,16 +48,17 @@ class ConnectionPool final : public httplib::TaskQueue {
   }
 
   // Beyond the bound the connection is refused on the accepting thread.
-  void enqueue(std::function<void()> serve) override {
+  Enqueued enqueue(std::function<void()> serve) override {
     {
       const std::lock_guard lock(mutex_);
       if (jobs_.size() < waiting_) {
         jobs_.push_back(std::move(serve));
         arrived_.notify_one();
-        return;
+        return Enqueued(true);
       }
     }
     serve();
+    return Enqueued(true);
   }
 
   void shutdown() override {
@@ -141,7 +152,17 @@ class LimitedServer final : public httplib::Server {
       if (!connection.AwaitRequest([&] { return !first && pool_->OthersWait(); })) return;
       bool closed = false;
       const bool last = count == kRequestsPerConnection;
-      if (!process_request(connection, last, closed, setup) || closed) return;
+      if (!Process(connection, last, closed, setup) || closed) return;
+    }
+  }
+
+  // Later versions of httplib also ask for both ends' addresses; nothing here reads them.
+  template <typename Stream, typename Setup>
+  bool Process(Stream& stream, bool last, bool& closed, const Setup& setup) {
+    if constexpr (requires { this->process_request(stream, last, closed, setup); }) {
+      return this->process_request(stream, last, closed, setup);
+    } else {
+      return this->process_request(stream, "", 0, "", 0, last, closed, setup);
     }
   }
 

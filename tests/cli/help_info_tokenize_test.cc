@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // --help, --version, info and tokenize, end to end.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cli/program.h"
@@ -42,7 +43,8 @@ TEST(Help, EveryCommandHasAnExample) {
 
 TEST(Help, Version) {
   const std::string out = Succeed({"--version"}).out;
-  EXPECT_TRUE(out.starts_with("clearhead ")) << out;
+  EXPECT_THAT(out, testing::MatchesRegex(
+                       "clearhead [0-9]+\\.[0-9]+\\.[0-9]+(-dev)? \\(([0-9a-f]+|unknown)\\)\n"));
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
 }
 

@@ -37,11 +37,13 @@ function matrix(section: Section): HTMLElement {
   const n = section.heads.length, rows = section.r ?? [];
   const canvas = el("canvas", { width: n, height: n, className: "matrix" });
   const context = canvas.getContext("2d");
-  rows.forEach((row, i) => row.forEach((r, j) => {
-    if (context === null) return;
-    context.fillStyle = color(r);
-    context.fillRect(j, i, 1, 1);
-  }));
+  rows.forEach((row, i) => {
+    row.forEach((r, j) => {
+      if (context === null) return;
+      context.fillStyle = color(r);
+      context.fillRect(j, i, 1, 1);
+    });
+  });
   canvas.onmousemove = (event) => {
     const box = canvas.getBoundingClientRect();
     const j = Math.floor(((event.clientX - box.left) / box.width) * n), i = Math.floor(((event.clientY - box.top) / box.height) * n);

@@ -137,7 +137,10 @@ class Side {
   private tip(): void {
     if (this.pointer === undefined) return;
     const { run } = this.page, { at, event } = this.pointer;
-    if (at !== this.seen) return hideTip();
+    if (at !== this.seen) {
+      hideTip();
+      return;
+    }
     showTip(`${run.models[this.model]?.label}: ${quoted(run.tokens[at] ?? "")} (${at})\nreads ${strongest(run.tokens, this.rows.reads)}\n` +
       `read by ${strongest(run.tokens, this.rows.readBy)}`, event);
   }

@@ -1,0 +1,21 @@
+# Runs a command that must print EXPECTED and end well; ctest's PASS_REGULAR_EXPRESSION forgets the second.
+#   cmake -DEXPECTED=regex -P expect_output.cmake -- command arguments...
+set(command)
+set(seen_dashes OFF)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(seen_dashes)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif(CMAKE_ARGV${i} STREQUAL "--")
+    set(seen_dashes ON)
+  endif()
+endforeach()
+
+execute_process(COMMAND ${command} OUTPUT_VARIABLE output RESULT_VARIABLE result)
+message("${output}")
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "the program ended with: ${result}")
+endif()
+if(NOT output MATCHES "${EXPECTED}")
+  message(FATAL_ERROR "the output has no '${EXPECTED}'")
+endif()
