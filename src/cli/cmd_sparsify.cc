@@ -18,8 +18,8 @@
 #include "figures/running_mean.h"
 #include "text/token_stream.h"
 #include "train/metrics_log.h"
-#include "train/run_loop.h"
 #include "train/sparsify.h"
+#include "train/training_run.h"
 
 namespace clearhead::cli {
 namespace {
@@ -124,10 +124,10 @@ void Run(const Options& given) {
   s.warmup = std::min(s.warmup, s.steps / 10);
   s.seed = o.common.seed;
   s.shape.bf16 = UseBf16(o.precision);
-  if (!s.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
+  if (!s.run.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
     Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
   }
-  if (!s.resume) RefuseAnotherRun(o.out);
+  if (!s.run.resume) RefuseAnotherRun(o.out);
   const Tokenizer tokenizer = Tokenizer::Load(path);
   if (tokenizer.vocabulary_size() > dense.config.vocabulary) {
     Fail("'{}': its tokenizer has {} tokens, the model only {}", path.string(),
@@ -256,14 +256,14 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
   command->add_option("--train", o.part,
                       "What may change: all (default), attention, qk, or lora:R (merged on save)");
   command
-      ->add_option("--eval-every", s.eval_every,
+      ->add_option("--eval-every", s.run.eval_every,
                    "Steps between validations (default: twenty in the run)")
       ->check(positive);
   command
-      ->add_option("--checkpoint-every", s.checkpoint_every,
+      ->add_option("--checkpoint-every", s.run.checkpoint_every,
                    "Steps between checkpoints (default: every five minutes)")
       ->check(positive);
-  command->add_flag("--resume", s.resume, "Go on from the last checkpoint in --out");
+  command->add_flag("--resume", s.run.resume, "Go on from the last checkpoint in --out");
   command->add_flag("--recompute", s.shape.recompute,
                     "Keep less for backward and compute it again: less memory");
   command->add_flag("--lines", o.lines, "Start every sequence at the beginning of a line");

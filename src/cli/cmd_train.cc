@@ -19,8 +19,8 @@
 #include "text/bpe_train.h"
 #include "text/token_stream.h"
 #include "train/metrics_log.h"
-#include "train/run_loop.h"
 #include "train/train.h"
+#include "train/training_run.h"
 
 namespace clearhead::cli {
 namespace {
@@ -45,7 +45,7 @@ std::vector<fs::path> Paths(const std::vector<std::string>& names) {
 Tokenizer MakeTokenizer(const Options& o) {
   if (!o.from.empty()) return Tokenizer::Load(FindModel(o.from));
   if (!o.tokenizer.empty()) return Tokenizer::Load(FindModel(o.tokenizer));
-  if (o.train.resume) return Tokenizer::Load(o.out);
+  if (o.train.run.resume) return Tokenizer::Load(o.out);
   std::vector<std::string> texts;
   for (const std::string& name : o.texts) texts.push_back(ReadFile(name));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
@@ -147,10 +147,10 @@ void Run(const Options& given) {
   if (o.dry_run) return PrintPlan(o, MakeConfig(o, o.vocabulary), o.train.shape);
   if (o.out.empty()) FailUsage("--out is required: the folder for the model");
   if (o.texts.empty() && o.train.schedule.total > 0) FailUsage("--text is required");
-  if (!o.train.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
+  if (!o.train.run.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
     Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
   }
-  if (!o.train.resume) RefuseAnotherRun(o.out);  // before the tokenizer is learned and written
+  if (!o.train.run.resume) RefuseAnotherRun(o.out);  // before the tokenizer is learned and written
   o.train.drawn_start = o.from.empty();
   if (o.train.schedule.total == 0) {  // a fresh model of this shape, as it is
     SaveModel(RandomModel(MakeConfig(o, o.vocabulary), o.common.seed), o.out);
@@ -258,14 +258,14 @@ void AddTrain(CLI::App& app) {
                    "Largest gradient norm (default: 1; 0 = off)")
       ->check(NonNegativeNumber());
   command
-      ->add_option("--eval-every", o.train.eval_every,
+      ->add_option("--eval-every", o.train.run.eval_every,
                    "Steps between validations (default: only the end)")
       ->check(positive);
   command
-      ->add_option("--checkpoint-every", o.train.checkpoint_every,
+      ->add_option("--checkpoint-every", o.train.run.checkpoint_every,
                    "Steps between checkpoints (default: every five minutes)")
       ->check(positive);
-  command->add_flag("--resume", o.train.resume, "Go on from the last checkpoint in --out");
+  command->add_flag("--resume", o.train.run.resume, "Go on from the last checkpoint in --out");
   command->add_flag("--recompute", o.train.shape.recompute,
                     "Keep less for backward and compute it again: less memory, a third more work");
   command->add_flag(

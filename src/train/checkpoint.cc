@@ -40,19 +40,18 @@ std::vector<std::pair<std::int64_t, fs::path>> List(const fs::path& folder) {
   return found;
 }
 
-void ReadFlat(const SafetensorsFile& file, std::string_view name, const Optimizer& optimizer,
+void ReadFlat(const SafetensorsFile& file, std::string_view name, const TrainingRun& run,
               std::span<float> out) {
   const TensorEntry& entry = file.Get(name);
-  // Runs that train a part of the model once stored the whole of it.
-  const std::int64_t whole = optimizer.model().config.ParameterCount();
-  if (entry.dtype == DType::kF32 && entry.size() == whole && optimizer.picks_from_whole()) {
-    Buffer<float> values(whole);
-    ConvertToFloat(entry, values.data());
-    return optimizer.PickTrained(values.span(), out);
+  const auto wanted = static_cast<std::int64_t>(out.size());
+  if (entry.dtype == DType::kF32 && entry.size() > wanted) {
+    Buffer<float> whole(entry.size());
+    ConvertToFloat(entry, whole.data());
+    if (run.PickTrained(whole.span(), out)) return;
   }
-  if (entry.dtype != DType::kF32 || entry.size() != static_cast<std::int64_t>(out.size())) {
+  if (entry.dtype != DType::kF32 || entry.size() != wanted) {
     Fail("{}: '{}' has {} values, this model needs {}; it is a checkpoint of another model",
-         file.source(), name, entry.size(), out.size());
+         file.source(), name, entry.size(), wanted);
   }
   ConvertToFloat(entry, out.data());
 }
@@ -64,6 +63,14 @@ std::vector<T> ReadRaw(const SafetensorsFile& file, std::string_view name, DType
   std::vector<T> values(entry.bytes.size() / sizeof(T));
   std::memcpy(values.data(), entry.bytes.data(), values.size() * sizeof(T));
   return values;
+}
+
+Json ReadObject(const SafetensorsFile& file, const std::string& name) {
+  const auto found = file.metadata().find(name);
+  const Json json =
+      found == file.metadata().end() ? Json() : ParseJson(found->second, file.source());
+  if (!json.is_object()) Fail("{}: its {} are not an object", file.source(), name);
+  return json;
 }
 
 void CompareSettings(const Json& stored, const Json& wanted, const std::string& source) {
@@ -87,7 +94,8 @@ bool IsTemporary(const fs::path& file) {
 
 }  // namespace
 
-void SaveCheckpoint(const fs::path& folder, Optimizer& optimizer, const CheckpointState& state) {
+void SaveCheckpoint(const fs::path& folder, ParameterBlock& parameters,
+                    const CheckpointState& state) {
   MakeDirectory(folder);
   const auto flat = [](std::string name, std::span<float> values) {
     return TensorToWrite{.name = std::move(name),
@@ -95,24 +103,21 @@ void SaveCheckpoint(const fs::path& folder, Optimizer& optimizer, const Checkpoi
                          .shape = {static_cast<std::int64_t>(values.size())},
                          .data = values.data()};
   };
-  const std::int64_t counters[] = {state.step, optimizer.steps()};
+  const std::int64_t counters[] = {state.step, parameters.steps()};
   const std::vector<TensorToWrite> tensors = {
-      flat("weights", optimizer.trained()),
-      flat("first_moment", optimizer.first_moment()),
-      flat("second_moment", optimizer.second_moment()),
+      flat("weights", parameters.values()),
+      flat("first_moment", parameters.first_moment()),
+      flat("second_moment", parameters.second_moment()),
       {.name = "counters",
        .dtype = DType::kI64,
        .shape = {2},
        .data = nullptr,
        .raw = std::as_bytes(std::span(counters))},
-      {.name = "run",
-       .dtype = DType::kF64,
-       .shape = {static_cast<std::int64_t>(state.run.size())},
-       .data = nullptr,
-       .raw = std::as_bytes(std::span(state.run))},
   };
   WriteSafetensors(folder / fmt::format("{}{}{}", kPrefix, state.step, kSuffix), tensors,
-                   {{"settings", ToText(state.settings, -1)}});
+                   {{"settings", ToText(state.settings, -1)},
+                    {"health", ToText(state.health, -1)},
+                    {"run", ToText(state.run, -1)}});
   for (const auto& [step, file] : List(folder)) {
     std::error_code ignored;  // an old file that stays is harmless
     if (step < state.step) fs::remove(file, ignored);
@@ -125,24 +130,33 @@ std::optional<fs::path> FindCheckpoint(const fs::path& folder) {
   return found.front().second;
 }
 
-CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Optimizer& optimizer) {
+CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, TrainingRun& run) {
   const SafetensorsFile file(path);
   CheckpointState state;
-  const auto stored = file.metadata().find("settings");
-  if (stored == file.metadata().end()) Fail("{}: not a checkpoint of clearhead", path.string());
-  state.settings = ParseJson(stored->second, path.string());
-  if (!state.settings.is_object()) Fail("{}: its settings are not an object", path.string());
+  if (!file.metadata().contains("settings")) {
+    Fail("{}: not a checkpoint of clearhead", path.string());
+  }
+  state.settings = ReadObject(file, "settings");
   CompareSettings(state.settings, settings, path.string());
-  ReadFlat(file, "weights", optimizer, optimizer.trained());
-  ReadFlat(file, "first_moment", optimizer, optimizer.first_moment());
-  ReadFlat(file, "second_moment", optimizer, optimizer.second_moment());
+  ParameterBlock& parameters = run.parameters();
+  ReadFlat(file, "weights", run, parameters.values());
+  ReadFlat(file, "first_moment", run, parameters.first_moment());
+  ReadFlat(file, "second_moment", run, parameters.second_moment());
   const auto counters = ReadRaw<std::int64_t>(file, "counters", DType::kI64);
   if (counters.size() != 2 || counters[0] < 0 || counters[1] < 0) {
     Fail("{}: its counters make no sense", path.string());
   }
   state.step = counters[0];
-  optimizer.Restored(counters[1]);
-  state.run = ReadRaw<double>(file, "run", DType::kF64);
+  parameters.set_steps(counters[1]);
+  if (file.metadata().contains("run")) {
+    state.health = ReadObject(file, "health");
+    state.run = ReadObject(file, "run");
+  } else {  // numbers without names: the watch's two, then the run's own
+    const auto numbers = ReadRaw<double>(file, "run", DType::kF64);
+    if (numbers.size() < 2) Fail("{}: its state is cut short", path.string());
+    state.health = {{"average", numbers[0]}, {"seen", numbers[1]}};
+    state.run = run.StateOfNumbers(std::span(numbers).subspan(2));
+  }
   return state;
 }
 

@@ -8,27 +8,28 @@
 #include <optional>
 
 #include "core/json.h"
-#include "train/optimizer.h"
+#include "train/training_run.h"
 
 namespace clearhead {
 
 struct CheckpointState {
-  std::int64_t step = 0;    // optimiser steps done; the data position follows from it
-  Json settings;            // what the run was started with
-  std::vector<double> run;  // numbers of the loop itself (running averages, multipliers)
+  std::int64_t step = 0;  // optimiser steps done; the data position follows from it
+  Json settings;          // what the run was started with
+  Json health;            // the loop's own: running average of the loss
+  Json run;               // TrainingRun::State()
 };
 
 // Writes folder/checkpoint-<step>.safetensors, then removes older ones.
-void SaveCheckpoint(const std::filesystem::path& folder, Optimizer& optimizer,
+void SaveCheckpoint(const std::filesystem::path& folder, ParameterBlock& parameters,
                     const CheckpointState& state);
 
 // The newest checkpoint in the folder, if any.
 std::optional<std::filesystem::path> FindCheckpoint(const std::filesystem::path& folder);
 
-// Fills the optimiser. Refuses a file of another model or with settings other than `settings`,
+// Fills run.parameters(). Refuses a file of another model or with settings other than `settings`,
 // naming the first that differs.
 CheckpointState LoadCheckpoint(const std::filesystem::path& file, const Json& settings,
-                               Optimizer& optimizer);
+                               TrainingRun& run);
 
 // With what killed runs left half-written.
 void RemoveCheckpoints(const std::filesystem::path& folder);

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace clearhead {
 
 // Broken means: loss or gradient norm is not a finite number; or the loss is more than 3 nats above
-// its own running average and worse than guessing (more than 1 nat above log vocabulary).
+// its own running average and worse than guessing (more than 1 nat above it).
 class LossWatch {
  public:
-  explicit LossWatch(std::int64_t vocabulary) : guess_(std::log(static_cast<double>(vocabulary))) {}
+  explicit LossWatch(double loss_of_guessing) : guess_(loss_of_guessing) {}
 
   void Check(std::int64_t step, double loss, double gradient_norm,
              const std::filesystem::path& checkpoints) {
@@ -35,13 +36,11 @@ class LossWatch {
     seen_ = 1.0;
   }
 
-  // For checkpoints.
-  std::vector<double> State() const { return {average_, seen_}; }
-  void Restore(const std::vector<double>& state) {
-    if (state.size() >= 2) {
-      average_ = state[0];
-      seen_ = state[1];
-    }
+  // For checkpoints. An empty state is that of a fresh watch.
+  Json State() const { return {{"average", average_}, {"seen", seen_}}; }
+  void Restore(const Json& state) {
+    average_ = state.value("average", 0.0);
+    seen_ = state.value("seen", 0.0);
   }
 
  private:

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The optimiser: fp32 master weights, gradients and moments in one block each, of what is trained:
-// frozen parameters stay where the start model has them and cost nothing. A part may be trained
-// through thin factors.
+// A model in training: what is trained of it as a block of parameters in fp32; frozen parameters
+// stay where the start model has them and cost nothing. A part may be trained through thin factors.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/buffer.h"
-#include "kernels/adamw.h"
 #include "model/model.h"
 #include "train/lora.h"
+#include "train/parameter_block.h"
 #include "train/trained_part.h"
 
 namespace clearhead {
@@ -28,49 +28,41 @@ struct OptimizerOptions {
 
 class Optimizer {
  public:
-  // Starts from the weights of `start`, copied.
+  // Starts from the weights of `start`; those that are trained are copied.
   Optimizer(const Model& start, const OptimizerOptions& options);
 
   // The model being trained.
   const Model& model() const { return model_; }
+  // Where backward adds to; null where frozen.
   ModelValues& gradients() { return gradient_tensors_; }
 
-  // Norm of the accumulated gradients of what is trained; the others are cleared.
+  // Norm of the accumulated gradients of what is trained.
   double GradientNorm();
 
   // Clips by `norm` (as returned above), steps, and clears the gradients.
   void Step(double lr, double norm);
 
-  std::int64_t steps() const { return steps_; }
-
   // Everything a checkpoint must hold: the trained weights, or LoRA's factors.
-  std::span<float> trained() { return lora_ ? factors_.span() : weights_.span(); }
-  // Of values of the whole model, those that are trained: older checkpoints hold all of them.
-  bool picks_from_whole() const { return !lora_; }
-  void PickTrained(std::span<const float> whole, std::span<float> out) const;
-  std::span<float> first_moment() { return first_.span(); }
-  std::span<float> second_moment() { return second_.span(); }
-  // To be called when the above have been filled from a checkpoint.
-  void Restored(std::int64_t steps);
+  ParameterBlock& parameters() { return block_; }
+  // To be called when they have been filled from a checkpoint.
+  void Restored();
+  // Of values of the whole model those that are trained: checkpoints once held all of them. False
+  // if they cannot be told from `whole`.
+  bool PickTrained(std::span<const float> whole, std::span<float> out) const;
 
  private:
-  struct Segment {
-    std::int64_t offset, size;
-    bool decays;
-  };
-  OptimizerOptions options_;
-  std::optional<Lora> lora_;
   struct Part {  // a trained tensor in the whole model's values and in ours
     std::int64_t from, to, size;
   };
-  std::vector<Part> parts_;
-  Buffer<float> weights_, gradients_;  // of the trained tensors
-  Buffer<float> factors_, d_factors_;  // LoRA's
-  Buffer<float> first_, second_;       // moments of what is trained
-  std::vector<Segment> segments_;      // runs of trained values with equal decay
+  OptimizerOptions options_;
   Model model_;
+  std::int64_t whole_size_ = 0;
+  std::vector<Part> parts_;
+  ParameterBlock block_;
+  // With LoRA the block holds its factors, and these the merged matrices and their gradients.
+  std::optional<Lora> lora_;
+  Buffer<float> merged_, d_merged_;
   ModelValues weight_tensors_, gradient_tensors_;  // null where frozen
-  std::int64_t steps_ = 0;
 };
 
 }  // namespace clearhead

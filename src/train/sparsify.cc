@@ -2,18 +2,19 @@
 #include "train/sparsify.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/random.h"
 #include "train/checkpoint.h"
-#include "train/run_loop.h"
 #include "train/run_settings.h"
+#include "train/training_run.h"
 #include "use/evaluate.h"
 
 namespace clearhead {
 namespace {
-Json Settings(const Model& start, std::span<const std::int32_t> train,
-              std::span<const std::int32_t> valid, const SparsifyOptions& o) {
+Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
+                      std::span<const std::int32_t> valid, const SparsifyOptions& o) {
   Json json = StepSettings(start.config, train, o.shape);
   json.update({{"dense_hash", WeightsFingerprint(start)},
                {"trained", ToText(o.optimizer.part)},
@@ -54,7 +55,7 @@ SparseQuality Measure(const Model& model, std::span<const std::int32_t> valid,
                       const SparsifyOptions& o) {
   const Evaluation e = Evaluate(model, valid,
                                 {.context = o.shape.context,
-                                 .max_tokens = o.eval_tokens,
+                                 .max_tokens = o.run.eval_tokens,
                                  .gates = {.sum_probabilities = false}});
   double open = 0.0;
   for (const std::int64_t edges : e.open_edges) open += static_cast<double>(edges);
@@ -63,39 +64,153 @@ SparseQuality Measure(const Model& model, std::span<const std::int32_t> valid,
           open / (heads * static_cast<double>(e.tokens))};
 }
 
-// The numbers of the loop that a checkpoint keeps, in one order for both directions.
-struct LoopState {
-  double beta = 0.0, average = 0.0;
-  SparseQuality last, best;
-  double has_last = 0.0, has_best = 0.0;
-
-  std::vector<double> Pack() const {
-    return {beta,
-            average,
-            has_last,
-            last.loss,
-            last.edge_fraction,
-            last.edges_per_query,
-            has_best,
-            best.loss,
-            best.edge_fraction,
-            best.edges_per_query};
-  }
-  static LoopState Unpack(const std::vector<double>& v, const std::string& source) {
-    if (v.size() != 10) Fail("{}: not a checkpoint of sparsify", source);
-    return {.beta = v[0],
-            .average = v[1],
-            .last = {v[3], v[4], v[5]},
-            .best = {v[7], v[8], v[9]},
-            .has_last = v[2],
-            .has_best = v[6]};
-  }
-};
-
 Json QualityJson(const SparseQuality& q) {
   return {
       {"loss", q.loss}, {"edge_fraction", q.edge_fraction}, {"edges_per_query", q.edges_per_query}};
 }
+
+std::optional<SparseQuality> QualityOf(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  return SparseQuality{json.at("loss").get<double>(), json.at("edge_fraction").get<double>(),
+                       json.at("edges_per_query").get<double>()};
+}
+
+Json QualityJson(const std::optional<SparseQuality>& quality) {
+  return quality ? QualityJson(*quality) : Json();
+}
+
+Model GatedCopy(const Model& dense, float bias) {
+  Model gated = dense;
+  gated.config.attention = AttentionKind::kGated;
+  gated.config.gate_bias = bias;
+  return gated;
+}
+
+class SparsifyRun final : public TrainingRun {
+ public:
+  SparsifyRun(const Model& dense, std::span<const std::int32_t> train,
+              std::span<const std::int32_t> valid, const SparsifyOptions& options,
+              const std::filesystem::path& best_folder, const SparsifyCallbacks& callbacks)
+      : dense_(dense),
+        valid_(valid),
+        options_(options),
+        best_folder_(best_folder),
+        callbacks_(callbacks),
+        settings_(SparsifySettings(GatedCopy(dense, options.gate_bias), train, valid, options)),
+        dense_loss_(Measure(dense, valid, options).loss),
+        batches_(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts),
+        optimizer_(GatedCopy(dense, options.gate_bias), options.optimizer),
+        step_(optimizer_.model().config, {.shape = options.shape,
+                                          .distill = options.distill,
+                                          .seed = HashCoordinates(options.seed, {2}),
+                                          .stored = options.stored}),
+        multiplier_(options.multiplier),
+        progress_{.steps = options.steps, .target = target()} {}
+
+  std::int64_t steps() const override { return options_.steps; }
+  double tokens_per_step() const override {
+    return static_cast<double>(options_.shape.batch * options_.shape.accumulation *
+                               options_.shape.context);
+  }
+  double loss_of_guessing() const override {
+    return std::log(static_cast<double>(dense_.config.vocabulary));
+  }
+  Json Settings() const override { return settings_; }
+  ParameterBlock& parameters() override { return optimizer_.parameters(); }
+
+  RunStep Gradients(std::int64_t step) override {
+    const double lr = RateAt(options_, step), slack = SlackAt(options_, step);
+    const double beta = multiplier_.beta();
+    const SparsifyStepResult r = step_.Gradients(optimizer_, dense_, batches_, step, beta);
+    multiplier_.Update(r.loss - r.dense_loss - slack);
+    progress_.result = r;
+    progress_.beta = beta;
+    progress_.slack = slack;
+    progress_.lr = lr;
+    return {.loss = r.loss,
+            .gradient_norm = r.gradient_norm,
+            .lr = lr,
+            .metrics = {{"loss", r.loss},
+                        {"dense_loss", r.dense_loss},
+                        {"divergence", r.divergence},
+                        {"gate_probability", r.penalty},
+                        {"sampled_edge_fraction", r.open_share},
+                        {"beta", beta},
+                        {"slack", slack},
+                        {"lr", lr},
+                        {"gradient_norm", r.gradient_norm}}};
+  }
+  void Update(double lr, double norm) override { optimizer_.Step(lr, norm); }
+
+  bool Evaluate(Json& line) override {
+    quality_ = Measure(optimizer_.model(), valid_, options_);
+    progress_.model = &optimizer_.model();
+    const bool feasible = quality_->loss <= target();
+    line["valid"] = QualityJson(*quality_);
+    line["target"] = target();
+    line["feasible"] = feasible;
+    if (!feasible || (best_ && quality_->edge_fraction >= best_->edge_fraction)) return false;
+    best_ = quality_;
+    SaveModel(optimizer_.model(), best_folder_);
+    return true;  // the best model and the memory of it belong together
+  }
+
+  Json State() const override {
+    return {{"beta", multiplier_.beta()},
+            {"violation", multiplier_.average()},
+            {"last", QualityJson(quality_)},
+            {"best", QualityJson(best_)}};
+  }
+  void Restore(const Json& state, const std::string& source) override {
+    try {
+      multiplier_.Restore(state.at("beta").get<double>(), state.at("violation").get<double>());
+      quality_ = QualityOf(state.at("last"));
+      best_ = QualityOf(state.at("best"));
+    } catch (const Json::exception&) {
+      Fail("{}: not a checkpoint of sparsify", source);
+    }
+    optimizer_.Restored();
+  }
+  Json StateOfNumbers(std::span<const double> v) const override {
+    if (v.size() != 10) return Json::object();
+    const auto quality = [&](std::size_t at) {
+      return v[at] == 0.0 ? Json() : QualityJson(SparseQuality{v[at + 1], v[at + 2], v[at + 3]});
+    };
+    return {{"beta", v[0]}, {"violation", v[1]}, {"last", quality(2)}, {"best", quality(6)}};
+  }
+  bool PickTrained(std::span<const float> whole, std::span<float> out) const override {
+    return optimizer_.PickTrained(whole, out);
+  }
+
+  void OnStep(std::int64_t step, double rate) override {
+    progress_.step = step;
+    progress_.tokens_per_second = rate;
+    progress_.quality = quality_;
+    progress_.best = best_;
+    if (callbacks_.on_step) callbacks_.on_step(progress_);
+    progress_.model = nullptr;
+  }
+
+  double dense_loss() const { return dense_loss_; }
+  double target() const { return dense_loss_ + options_.tolerance; }
+  SparseQuality last() const { return quality_.value_or(SparseQuality{}); }
+  std::optional<SparseQuality> best() const { return best_; }
+
+ private:
+  const Model& dense_;
+  std::span<const std::int32_t> valid_;
+  const SparsifyOptions& options_;
+  std::filesystem::path best_folder_;
+  const SparsifyCallbacks& callbacks_;
+  Json settings_;
+  double dense_loss_;  // validation
+  Batches batches_;
+  Optimizer optimizer_;
+  SparsifyStep step_;
+  Multiplier multiplier_;
+  SparsifyProgress progress_;
+  std::optional<SparseQuality> quality_, best_;  // last known; feasible with the fewest edges
+};
 
 }  // namespace
 
@@ -106,109 +221,27 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
   CheckStepShape(dense.config, options.shape, options.steps);
   CheckVocabulary(train, dense.config.vocabulary);
   CheckVocabulary(valid, dense.config.vocabulary);
-  if (!options.resume) RefuseAnotherRun(out);
+  if (!options.run.resume) RefuseAnotherRun(out);
   const std::filesystem::path best_folder = out / "best";
-  Model start = dense;
-  start.config.attention = AttentionKind::kGated;
-  start.config.gate_bias = options.gate_bias;
-
-  SparsifyResult result;
-  result.dense_loss = Measure(dense, valid, options).loss;
-  const double target = result.dense_loss + options.tolerance;
-
-  Batches batches(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts);
-  Optimizer optimizer(start, options.optimizer);
-  SparsifyStep sparsify_step(start.config, {.shape = options.shape,
-                                            .distill = options.distill,
-                                            .seed = HashCoordinates(options.seed, {2}),
-                                            .stored = options.stored});
-  Multiplier multiplier(options.multiplier);
-  std::optional<SparseQuality> quality, best;
-  SparsifyProgress progress{.steps = options.steps, .target = target};
-
-  RunLoopParts parts{.settings = Settings(start, train, valid, options)};
-  parts.gradients = [&](std::int64_t step) {
-    const double lr = RateAt(options, step), slack = SlackAt(options, step),
-                 beta = multiplier.beta();
-    const SparsifyStepResult r = sparsify_step.Gradients(optimizer, dense, batches, step, beta);
-    multiplier.Update(r.loss - r.dense_loss - slack);
-    progress.result = r;
-    progress.beta = beta;
-    progress.slack = slack;
-    progress.lr = lr;
-    return LoopStep{.loss = r.loss,
-                    .gradient_norm = r.gradient_norm,
-                    .lr = lr,
-                    .metrics = {{"loss", r.loss},
-                                {"dense_loss", r.dense_loss},
-                                {"divergence", r.divergence},
-                                {"gate_probability", r.penalty},
-                                {"sampled_edge_fraction", r.open_share},
-                                {"beta", beta},
-                                {"slack", slack},
-                                {"lr", lr},
-                                {"gradient_norm", r.gradient_norm}}};
-  };
-  parts.evaluate = [&](Json& line) {
-    quality = Measure(optimizer.model(), valid, options);
-    progress.model = &optimizer.model();
-    const bool feasible = quality->loss <= target;
-    line["valid"] = QualityJson(*quality);
-    line["target"] = target;
-    line["feasible"] = feasible;
-    if (!feasible || (best && quality->edge_fraction >= best->edge_fraction)) return false;
-    best = quality;
-    SaveModel(optimizer.model(), best_folder);
-    return true;  // the best model and the memory of it belong together
-  };
-  parts.state = [&] {
-    return LoopState{.beta = multiplier.beta(),
-                     .average = multiplier.average(),
-                     .last = quality.value_or(SparseQuality{}),
-                     .best = best.value_or(SparseQuality{}),
-                     .has_last = quality ? 1.0 : 0.0,
-                     .has_best = best ? 1.0 : 0.0}
-        .Pack();
-  };
-  parts.restore = [&](const std::vector<double>& values, const std::string& source) {
-    const LoopState loop = LoopState::Unpack(values, source);
-    multiplier.Restore(loop.beta, loop.average);
-    if (loop.has_last != 0.0) quality = loop.last;
-    if (loop.has_best != 0.0) best = loop.best;
-  };
-  parts.on_step = [&](std::int64_t step, double rate) {
-    progress.step = step;
-    progress.tokens_per_second = rate;
-    progress.quality = quality;
-    progress.best = best;
-    if (callbacks.on_step) callbacks.on_step(progress);
-    progress.model = nullptr;
-  };
-  parts.should_stop = callbacks.should_stop;
-
-  const RunOutcome outcome =
-      RunLoop({.steps = options.steps,
-               .tokens_per_step = static_cast<double>(
-                   options.shape.batch * options.shape.accumulation * options.shape.context),
-               .eval_every = options.eval_every > 0 ? options.eval_every
-                                                    : std::max<std::int64_t>(1, options.steps / 20),
-               .checkpoint_every = options.checkpoint_every,
-               .checkpoint_seconds = options.checkpoint_seconds,
-               .resume = options.resume},
-              parts, optimizer, out);
-  result.finished = outcome.finished;
-  result.step = outcome.step;
-  result.last = quality.value_or(SparseQuality{});
-  result.best = best;
-  result.seconds = outcome.seconds;
-  result.tokens_per_second = outcome.tokens_per_second;
-  if (result.finished) {
-    if (best) SaveModel(LoadModel(best_folder), out);
+  SparsifyRun run(dense, train, valid, options, best_folder, callbacks);
+  RunOptions run_options = options.run;
+  if (run_options.eval_every == 0) {
+    run_options.eval_every = std::max<std::int64_t>(1, options.steps / 20);
+  }
+  const RunOutcome outcome = RunTraining(run, run_options, out, callbacks.should_stop);
+  if (outcome.finished) {
+    if (run.best()) SaveModel(LoadModel(best_folder), out);
     std::error_code ignored;
     std::filesystem::remove_all(best_folder, ignored);
     RemoveCheckpoints(CheckpointFolder(out));
   }
-  return result;
+  return {.finished = outcome.finished,
+          .step = outcome.step,
+          .dense_loss = run.dense_loss(),
+          .last = run.last(),
+          .best = run.best(),
+          .seconds = outcome.seconds,
+          .tokens_per_second = outcome.tokens_per_second};
 }
 
 }  // namespace clearhead

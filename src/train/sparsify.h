@@ -33,11 +33,7 @@ struct SparsifyOptions {
   std::uint64_t seed = 0;
   std::vector<std::int64_t> starts = {};
   const StoredLogits* stored = nullptr;  // the teacher's; the training tokens are then its ids
-  std::int64_t eval_every = 0;           // steps; 0: twenty times in the run
-  std::int64_t eval_tokens = 1 << 16;    // validation predictions at most
-  std::int64_t checkpoint_every = 0;     // steps; 0: every checkpoint_seconds
-  double checkpoint_seconds = 300.0;
-  bool resume = false;
+  RunOptions run;                        // eval_every 0: twenty times in the run
 };
 
 // A gated model on the validation text with hard gates.

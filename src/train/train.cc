@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "train/train.h"
 
+#include <cmath>
+
 #include "core/random.h"
 #include "train/checkpoint.h"
-#include "train/run_loop.h"
 #include "train/run_settings.h"
+#include "train/training_run.h"
 #include "use/evaluate.h"
 
 namespace clearhead {
 namespace {
 // Whatever changes the numbers of a run; a resumed one must agree.
-Json Settings(const Model& start, std::span<const std::int32_t> train, const TrainOptions& o) {
+Json TrainSettings(const Model& start, std::span<const std::int32_t> train, const TrainOptions& o) {
   Json json = StepSettings(start.config, train, o.shape);
   json.update({{"start_hash", o.drawn_start ? Json("drawn") : Json(WeightsFingerprint(start))},
                {"steps", o.schedule.total},
@@ -25,8 +27,80 @@ Json Settings(const Model& start, std::span<const std::int32_t> train, const Tra
 
 double ValidationLoss(const Model& model, std::span<const std::int32_t> valid,
                       const TrainOptions& o) {
-  return Evaluate(model, valid, {.context = o.shape.context, .max_tokens = o.eval_tokens}).loss;
+  return Evaluate(model, valid, {.context = o.shape.context, .max_tokens = o.run.eval_tokens}).loss;
 }
+
+class LanguageRun final : public TrainingRun {
+ public:
+  LanguageRun(const Model& start, std::span<const std::int32_t> train,
+              std::span<const std::int32_t> valid, const TrainOptions& options,
+              const TrainCallbacks& callbacks)
+      : options_(options),
+        callbacks_(callbacks),
+        valid_(valid),
+        settings_(TrainSettings(start, train, options)),
+        batches_(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts),
+        optimizer_(start, options.optimizer),
+        step_(start.config, options.shape) {}
+
+  std::int64_t steps() const override { return options_.schedule.total; }
+  double tokens_per_step() const override {
+    return static_cast<double>(samples_per_step() * options_.shape.context);
+  }
+  double loss_of_guessing() const override {
+    return std::log(static_cast<double>(optimizer_.model().config.vocabulary));
+  }
+  Json Settings() const override { return settings_; }
+  ParameterBlock& parameters() override { return optimizer_.parameters(); }
+
+  RunStep Gradients(std::int64_t step) override {
+    const StepResult r = step_.Gradients(optimizer_, batches_, step * samples_per_step());
+    const double lr = LearningRate(options_.schedule, step);
+    last_ = {.loss = r.loss,
+             .gradient_norm = r.gradient_norm,
+             .lr = lr,
+             .metrics = {{"loss", r.loss}, {"lr", lr}, {"gradient_norm", r.gradient_norm}}};
+    return last_;
+  }
+  void Update(double lr, double norm) override { optimizer_.Step(lr, norm); }
+
+  bool Evaluate(Json& line) override {
+    if (valid_.empty()) return false;
+    valid_loss_ = ValidationLoss(model(), valid_, options_);
+    line["valid_loss"] = *valid_loss_;
+    return false;
+  }
+
+  void Restore(const Json&, const std::string&) override { optimizer_.Restored(); }
+  bool PickTrained(std::span<const float> whole, std::span<float> out) const override {
+    return optimizer_.PickTrained(whole, out);
+  }
+
+  void OnStep(std::int64_t step, double rate) override {
+    if (!callbacks_.on_step) return;
+    callbacks_.on_step(
+        {step, steps(), last_.loss, valid_loss_, last_.lr, last_.gradient_norm, rate});
+  }
+
+  const Model& model() const { return optimizer_.model(); }
+  double loss() const { return last_.loss; }
+  std::optional<double> valid_loss() const { return valid_loss_; }
+
+ private:
+  std::int64_t samples_per_step() const {
+    return options_.shape.batch * options_.shape.accumulation;
+  }
+
+  const TrainOptions& options_;
+  const TrainCallbacks& callbacks_;
+  std::span<const std::int32_t> valid_;
+  Json settings_;
+  Batches batches_;
+  Optimizer optimizer_;
+  TrainStep step_;
+  RunStep last_;
+  std::optional<double> valid_loss_;
+};
 
 }  // namespace
 
@@ -36,53 +110,19 @@ TrainResult Train(const Model& start, std::span<const std::int32_t> train,
   CheckStepShape(start.config, options.shape, options.schedule.total);
   CheckVocabulary(train, start.config.vocabulary);
   CheckVocabulary(valid, start.config.vocabulary);
-  if (!options.resume) RefuseAnotherRun(out);
-  const std::int64_t samples_per_step = options.shape.batch * options.shape.accumulation;
-  Batches batches(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts);
-  Optimizer optimizer(start, options.optimizer);
-  TrainStep train_step(start.config, options.shape);
-  TrainResult result;
-  LoopStep last;
-
-  RunLoopParts parts{.settings = Settings(start, train, options)};
-  parts.gradients = [&](std::int64_t step) {
-    const StepResult r = train_step.Gradients(optimizer, batches, step * samples_per_step);
-    last = {.loss = r.loss,
-            .gradient_norm = r.gradient_norm,
-            .lr = LearningRate(options.schedule, step)};
-    last.metrics = {{"loss", r.loss}, {"lr", last.lr}, {"gradient_norm", r.gradient_norm}};
-    return last;
-  };
-  parts.evaluate = [&](Json& line) {
-    if (valid.empty()) return false;
-    result.valid_loss = ValidationLoss(optimizer.model(), valid, options);
-    line["valid_loss"] = *result.valid_loss;
-    return false;
-  };
-  parts.on_step = [&](std::int64_t step, double rate) {
-    if (!callbacks.on_step) return;
-    callbacks.on_step({step, options.schedule.total, last.loss, result.valid_loss, last.lr,
-                       last.gradient_norm, rate});
-  };
-  parts.should_stop = callbacks.should_stop;
-  const RunOutcome outcome =
-      RunLoop({.steps = options.schedule.total,
-               .tokens_per_step = static_cast<double>(samples_per_step * options.shape.context),
-               .eval_every = options.eval_every,
-               .checkpoint_every = options.checkpoint_every,
-               .checkpoint_seconds = options.checkpoint_seconds,
-               .resume = options.resume},
-              parts, optimizer, out);
-  result.finished = outcome.finished;
-  result.step = outcome.step;
-  result.loss = last.loss;
-  result.seconds = outcome.seconds;
-  result.tokens_per_second = outcome.tokens_per_second;
-  if (result.finished) {
-    SaveModel(optimizer.model(), out);
+  if (!options.run.resume) RefuseAnotherRun(out);
+  LanguageRun run(start, train, valid, options, callbacks);
+  const RunOutcome outcome = RunTraining(run, options.run, out, callbacks.should_stop);
+  if (outcome.finished) {
+    SaveModel(run.model(), out);
     RemoveCheckpoints(CheckpointFolder(out));
   }
-  return result;
+  return {.finished = outcome.finished,
+          .step = outcome.step,
+          .loss = run.loss(),
+          .valid_loss = run.valid_loss(),
+          .seconds = outcome.seconds,
+          .tokens_per_second = outcome.tokens_per_second};
 }
 
 }  // namespace clearhead

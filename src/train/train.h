@@ -12,6 +12,7 @@
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/step.h"
+#include "train/training_run.h"
 
 namespace clearhead {
 
@@ -21,11 +22,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
   std::vector<std::int64_t> starts = {};  // where samples may start; empty: anywhere
-  std::int64_t eval_every = 0;            // steps; 0: only at the end
-  std::int64_t eval_tokens = 1 << 16;     // validation predictions at most
-  std::int64_t checkpoint_every = 0;      // steps; 0: every checkpoint_seconds
-  double checkpoint_seconds = 300.0;
-  bool resume = false;
+  RunOptions run;                         // eval_every 0: only at the end
   // The start follows from the configuration and the seed, so a resumed run need not be held to its
   // bits, which another CPU may draw a little differently.
   bool drawn_start = false;

@@ -129,7 +129,7 @@ TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
     options.multiplier.initial = 2.0;
     options.starts = Lines();
     options.tolerance = tolerance;
-    options.eval_every = 20;
+    options.run.eval_every = 20;
     options.seed = StartSeed(start);
     const SparsifyResult result =
         Sparsify(dense, AllSums(), AllSums(), options, folder / "sparse", {});

@@ -93,8 +93,8 @@ SparsifyOptions AdderOptions() {
   SparsifyOptions options;
   options.shape = {.batch = 16, .context = 14};
   options.steps = 12;
-  options.eval_every = 4;
-  options.checkpoint_every = 5;
+  options.run.eval_every = 4;
+  options.run.checkpoint_every = 5;
   options.tolerance = 10.0;  // everything is feasible: the bookkeeping is what is tested
   options.seed = 3;
   return options;
@@ -164,7 +164,7 @@ TEST(Sparsify, ResumeContinuesBitForBitAndKeepsTheSparsestFeasible) {
     callbacks.should_stop = [&] { return ++steps == stop_after; };
     EXPECT_FALSE(Sparsify(dense, tokens, valid, options, out, callbacks).finished);
     SparsifyOptions resume = options;
-    resume.resume = true;
+    resume.run.resume = true;
     EXPECT_TRUE(Sparsify(dense, tokens, valid, resume, out, {}).finished);
     EXPECT_EQ(ReadFile(out / "model.safetensors"), ReadFile(folder / "whole/model.safetensors"));
     EXPECT_FALSE(fs::exists(out / "checkpoint"));
@@ -294,7 +294,7 @@ TEST(Lora, GradientsOfTheFactorsMatchDifferences) {
 TEST(Lora, StartsAsTheModelItIsGiven) {
   const Model model = RandomModel(AdderConfig(), 1);
   Optimizer optimizer(model, {.weight_decay = 0.0f, .part = ParseTrainedPart("lora:5")});
-  optimizer.Restored(0);  // merges
+  optimizer.Restored();  // merges
   ModelWeights before = model.weights;
   VisitParameters(model.config, before, [&](const ParameterSpec& spec, const Weight& weight) {
     const float *a = weight.f32(), *b = optimizer.model().weights(spec.role, spec.layer).f32();
@@ -314,7 +314,7 @@ TEST(Sparsify, LoraResumesBitForBitAndSavesAPlainModel) {
   SparsifyCallbacks callbacks;
   callbacks.should_stop = [&] { return ++steps == 6; };
   EXPECT_FALSE(Sparsify(dense, tokens, valid, options, folder / "part", callbacks).finished);
-  options.resume = true;
+  options.run.resume = true;
   const Model other = RandomModel(AdderConfig(), 2);
   EXPECT_THROW(Sparsify(other, tokens, valid, options, folder / "part", {}), Error);
   EXPECT_TRUE(Sparsify(dense, tokens, valid, options, folder / "part", {}).finished);

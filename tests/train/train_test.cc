@@ -12,12 +12,13 @@
 
 #include "core/file.h"
 #include "core/random.h"
+#include "core/safetensors.h"
 #include "model/run.h"
 #include "support/golden_models.h"
 #include "train/checkpoint.h"
 #include "train/health.h"
 #include "train/metrics_log.h"
-#include "train/run_loop.h"
+#include "train/training_run.h"
 
 namespace clearhead {
 namespace {
@@ -45,8 +46,8 @@ TrainOptions TinyOptions() {
   options.shape = {.batch = 3, .context = 12, .accumulation = 2};
   options.schedule = {.peak = 1e-2, .warmup = 2, .total = 9};
   options.seed = 5;
-  options.eval_every = 4;
-  options.checkpoint_every = 4;
+  options.run.eval_every = 4;
+  options.run.checkpoint_every = 4;
   return options;
 }
 
@@ -160,7 +161,7 @@ TEST(Train, ResumeContinuesBitForBit) {
     EXPECT_EQ(part.step, stop_after);
     EXPECT_FALSE(fs::exists(out / "model.safetensors"));
     TrainOptions resume = options;
-    resume.resume = true;
+    resume.run.resume = true;
     const TrainResult rest = Train(start, tokens, valid, resume, out, {});
     EXPECT_TRUE(rest.finished);
     EXPECT_EQ(rest.loss, whole.loss);
@@ -194,7 +195,7 @@ TEST(Train, ACrashLosesOnlyTheWorkSinceTheLastCheckpoint) {
   std::ofstream(out / "metrics.jsonl", std::ios::app) << "{\"step\":7,\"lo";
   std::ofstream(out / "checkpoint/checkpoint-8.safetensors.abcdef.tmp") << "half";
   TrainOptions resume = options;
-  resume.resume = true;
+  resume.run.resume = true;
   EXPECT_TRUE(Train(start, tokens, {}, resume, out, {}).finished);
   EXPECT_EQ(ModelBytes(out), ModelBytes(folder / "whole"));
   EXPECT_EQ(ReadMetrics(out / "metrics.jsonl").size(), 9u);
@@ -217,12 +218,12 @@ TEST(Train, ResumeRefusesOtherSettings) {
   TrainCallbacks stop;
   stop.should_stop = [] { return true; };
   Train(start, tokens, {}, options, folder.path(), stop);
-  options.resume = true;
+  options.run.resume = true;
   options.schedule.peak = 0.5;
   EXPECT_THAT(MessageOf([&] { Train(start, tokens, {}, options, folder.path(), {}); }),
               ::testing::HasSubstr("lr = 0.01"));
   options = TinyOptions();
-  options.resume = true;
+  options.run.resume = true;
   const auto other = RandomTokens(700, 31, 3);
   EXPECT_THAT(MessageOf([&] { Train(start, other, {}, options, folder.path(), {}); }),
               ::testing::HasSubstr("text_hash"));
@@ -237,7 +238,7 @@ TEST(Train, ResumeRefusesOtherStartWeights) {
   TrainCallbacks stop;
   stop.should_stop = [] { return true; };
   Train(RandomModel(TinyConfig(), 1), tokens, {}, options, folder.path(), stop);
-  options.resume = true;
+  options.run.resume = true;
   EXPECT_THAT(MessageOf([&] {
                 Train(RandomModel(TinyConfig(), 2), tokens, {}, options, folder.path(), {});
               }),
@@ -269,23 +270,44 @@ TEST(Train, RefusesAFolderWithAnotherRun) {
 }
 
 // A checkpoint of n steps has the metrics of n steps beside it, whenever the process dies.
-TEST(RunLoop, MetricsAreWrittenBeforeTheCheckpoint) {
-  const TemporaryFolder folder;
-  Optimizer optimizer(RandomModel(TinyConfig(), 1), {});
-  std::int64_t done = 0, saved = 0;
-  RunLoopParts parts;
-  parts.gradients = [&](std::int64_t step) {
-    done = step + 1;
-    return LoopStep{.loss = 1.0, .gradient_norm = 1.0, .lr = 0.0, .metrics = {{"loss", 1.0}}};
-  };
-  parts.evaluate = [](Json&) { return true; };
-  parts.state = [&] {  // asked for while a checkpoint is made
+class CountingRun final : public TrainingRun {
+ public:
+  explicit CountingRun(std::filesystem::path out, std::int64_t size = 4)
+      : out_(std::move(out)), block_({{size, true}}) {
+    std::fill(block_.values().begin(), block_.values().end(), 1.0f);
+  }
+  std::int64_t steps() const override { return 6; }
+  double tokens_per_step() const override { return 1.0; }
+  double loss_of_guessing() const override { return 5.0; }
+  Json Settings() const override { return Json::object(); }
+  ParameterBlock& parameters() override { return block_; }
+  RunStep Gradients(std::int64_t step) override {
+    done_ = step + 1;
+    return {.loss = 1.0, .gradient_norm = 1.0, .metrics = {{"loss", 1.0}}};
+  }
+  void Update(double, double) override {}
+  bool Evaluate(Json&) override { return true; }
+  Json StateOfNumbers(std::span<const double> numbers) const override {
+    return {{"first", numbers[0]}};
+  }
+  Json State() const override {  // asked for while a checkpoint is made
     ++saved;
-    EXPECT_EQ(ReadMetrics(folder / "metrics.jsonl").size(), static_cast<std::size_t>(done));
-    return std::vector<double>();
-  };
-  RunLoop({.steps = 6, .eval_every = 2, .checkpoint_every = 3}, parts, optimizer, folder.path());
-  EXPECT_EQ(saved, 4);  // after steps 2, 3, 4 and 6
+    EXPECT_EQ(ReadMetrics(out_ / "metrics.jsonl").size(), static_cast<std::size_t>(done_));
+    return Json::object();
+  }
+  mutable int saved = 0;
+
+ private:
+  std::filesystem::path out_;
+  ParameterBlock block_;
+  std::int64_t done_ = 0;
+};
+
+TEST(RunTraining, MetricsAreWrittenBeforeTheCheckpoint) {
+  const TemporaryFolder folder;
+  CountingRun run(folder.path());
+  RunTraining(run, {.eval_every = 2, .checkpoint_every = 3}, folder.path(), {});
+  EXPECT_EQ(run.saved, 4);  // after steps 2, 3, 4 and 6
 }
 
 TEST(Train, RefusesShapesThatCannotBeCounted) {
@@ -337,7 +359,7 @@ TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
   const Model start = RandomModel(TinyConfig(), 1);
   const auto tokens = RandomTokens(700, 31, 2);
   TrainOptions options = TinyOptions();
-  options.checkpoint_every = 1;
+  options.run.checkpoint_every = 1;
   options.optimizer.clip_norm = 0.0f;
   options.schedule.peak = 1e30;  // the second step overflows
   const std::string message =
@@ -348,7 +370,7 @@ TEST(Train, NanStopsWithTheStepAndKeepsTheCheckpoint) {
 }
 
 TEST(LossWatch, KnowsNanExplosionAndHardTimes) {
-  LossWatch watch(1000);  // log 1000 = 6.9
+  LossWatch watch(std::log(1000.0));  // 6.9
   watch.Check(0, 6.9, 1.0, "x");
   for (int i = 1; i < 100; ++i) watch.Check(i, 3.0, 1.0, "x");
   EXPECT_NO_THROW(watch.Check(100, 6.5, 1.0, "x"));  // a hard batch
@@ -359,26 +381,59 @@ TEST(LossWatch, KnowsNanExplosionAndHardTimes) {
 
 TEST(Checkpoint, DamagedFilesAreRefused) {
   const TemporaryFolder folder;
-  const Model start = RandomModel(TinyConfig(), 1);
-  Optimizer optimizer(start, {});
-  SaveCheckpoint(folder.path(), optimizer, {.step = 3, .settings = {{"a", 1}}, .run = {1.5}});
-  SaveCheckpoint(folder.path(), optimizer, {.step = 12, .settings = {{"a", 1}}, .run = {2.5}});
+  CountingRun run(folder.path());
+  SaveCheckpoint(folder.path(), run.parameters(),
+                 {.step = 3, .settings = {{"a", 1}}, .health = {}, .run = {{"b", 1.5}}});
+  SaveCheckpoint(
+      folder.path(), run.parameters(),
+      {.step = 12, .settings = {{"a", 1}}, .health = {{"average", 0.1}}, .run = {{"b", 2.5}}});
   const auto file = FindCheckpoint(folder.path());
   ASSERT_TRUE(file);
   EXPECT_EQ(file->filename(), "checkpoint-12.safetensors");
   EXPECT_FALSE(fs::exists(folder / "checkpoint-3.safetensors"));
-  const CheckpointState state = LoadCheckpoint(*file, {{"a", 1}}, optimizer);
+  const CheckpointState state = LoadCheckpoint(*file, {{"a", 1}}, run);
   EXPECT_EQ(state.step, 12);
-  EXPECT_EQ(state.run, std::vector<double>{2.5});
+  EXPECT_EQ(state.run, Json({{"b", 2.5}}));
+  EXPECT_EQ(state.health["average"].get<double>(), 0.1);
   const std::string bytes = ReadFile(*file);
   WriteFile(*file, bytes.substr(0, bytes.size() - 5));
-  EXPECT_THROW(LoadCheckpoint(*file, {}, optimizer), Error);
-  ModelConfig other = TinyConfig();
-  other.layers = 1;
+  EXPECT_THROW(LoadCheckpoint(*file, {}, run), Error);
   WriteFile(*file, bytes);
-  Optimizer small(RandomModel(other, 1), {});
-  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, small); }),
+  CountingRun other(folder.path(), 5);
+  EXPECT_THAT(MessageOf([&] { LoadCheckpoint(*file, {}, other); }),
               ::testing::HasSubstr("another model"));
+}
+
+// As they were before the run's numbers had names.
+TEST(Checkpoint, OlderOnesAreRead) {
+  const TemporaryFolder folder;
+  const float values[] = {1.0f, 2.0f, 3.0f, 4.0f};
+  const std::int64_t counters[] = {7, 6};
+  const double numbers[] = {0.25, 1.0, 9.0};
+  const auto flat = [&](const char* name) {
+    return TensorToWrite{.name = name, .shape = {4}, .data = values};
+  };
+  WriteSafetensors(folder / "checkpoint-7.safetensors",
+                   std::vector<TensorToWrite>{flat("weights"),
+                                              flat("first_moment"),
+                                              flat("second_moment"),
+                                              {.name = "counters",
+                                               .dtype = DType::kI64,
+                                               .shape = {2},
+                                               .raw = std::as_bytes(std::span(counters))},
+                                              {.name = "run",
+                                               .dtype = DType::kF64,
+                                               .shape = {3},
+                                               .raw = std::as_bytes(std::span(numbers))}},
+                   {{"settings", "{}"}});
+  CountingRun run(folder.path());
+  const CheckpointState state =
+      LoadCheckpoint(folder / "checkpoint-7.safetensors", Json::object(), run);
+  EXPECT_EQ(state.step, 7);
+  EXPECT_EQ(run.parameters().steps(), 6);
+  EXPECT_EQ(run.parameters().values()[3], 4.0f);
+  EXPECT_EQ(state.health, Json({{"average", 0.25}, {"seen", 1.0}}));
+  EXPECT_EQ(state.run, Json({{"first", 9.0}}));
 }
 
 }  // namespace

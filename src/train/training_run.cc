@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "train/run_loop.h"
+#include "train/training_run.h"
 
 #include <chrono>
 
@@ -35,73 +35,68 @@ void RefuseAnotherRun(const std::filesystem::path& out) {
   }
 }
 
-RunOutcome RunLoop(const RunLoopOptions& options, const RunLoopParts& parts, Optimizer& optimizer,
-                   const std::filesystem::path& out) {
+RunOutcome RunTraining(TrainingRun& run, const RunOptions& options,
+                       const std::filesystem::path& out, const std::function<bool()>& should_stop) {
   const std::filesystem::path checkpoints = CheckpointFolder(out);
-  LossWatch watch(optimizer.model().config.vocabulary);
+  const Json settings = run.Settings();
+  LossWatch watch(run.loss_of_guessing());
   std::int64_t step = 0;
   if (options.resume) {
     const auto file = FindCheckpoint(checkpoints);
     if (!file) Fail("'{}' holds no checkpoint to resume from", checkpoints.string());
-    CheckpointState state = LoadCheckpoint(*file, parts.settings, optimizer);
-    const std::size_t watched = watch.State().size();
-    if (state.run.size() < watched) Fail("{}: its state is cut short", file->string());
-    const auto rest = state.run.begin() + static_cast<std::ptrdiff_t>(watched);
-    watch.Restore({state.run.begin(), rest});
-    if (parts.restore) parts.restore({rest, state.run.end()}, file->string());
+    const CheckpointState state = LoadCheckpoint(*file, settings, run);
+    watch.Restore(state.health);
+    run.Restore(state.run, file->string());
     step = state.step;
+  } else {
+    RefuseAnotherRun(out);
   }
-  if (!options.resume) RefuseAnotherRun(out);
   MakeDirectory(out);
   MetricsLog metrics(out / "metrics.jsonl", step);
 
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_checkpoint = begin, before = begin;
   const auto save = [&] {
-    std::vector<double> run = watch.State();
-    if (parts.state) {
-      const std::vector<double> more = parts.state();
-      run.insert(run.end(), more.begin(), more.end());
-    }
     metrics.Sync();  // the lines of a checkpoint's steps are on the disk before it
-    SaveCheckpoint(checkpoints, optimizer,
-                   {.step = step, .settings = parts.settings, .run = std::move(run)});
+    SaveCheckpoint(
+        checkpoints, run.parameters(),
+        {.step = step, .settings = settings, .health = watch.State(), .run = run.State()});
     last_checkpoint = before = Clock::now();
   };
 
   const std::int64_t first_step = step;
-  while (step < options.steps) {
-    const LoopStep done = parts.gradients(step);
+  while (step < run.steps()) {
+    const RunStep done = run.Gradients(step);
     watch.Check(step, done.loss, done.gradient_norm, checkpoints);
-    optimizer.Step(done.lr, done.gradient_norm);
+    run.Update(done.lr, done.gradient_norm);
     const Clock::time_point now = Clock::now();
-    const double rate = options.tokens_per_step / Seconds(before, now);
+    const double rate = run.tokens_per_step() / Seconds(before, now);
     before = now;
 
     Json line = {{"step", step}};
     line.update(done.metrics);
     line["tokens_per_second"] = rate;
     ++step;
-    const bool last = step == options.steps;
+    const bool last = step == run.steps();
     bool due = false;
     if (last || (options.eval_every > 0 && step % options.eval_every == 0)) {
-      due = parts.evaluate(line);
+      due = run.Evaluate(line);
       before = Clock::now();
     }
     metrics.Append(line);
     if (due) save();
-    if (parts.on_step) parts.on_step(step, rate);
-    const bool stop = parts.should_stop && parts.should_stop();
+    run.OnStep(step, rate);
+    const bool stop = should_stop && should_stop();
     due = options.checkpoint_every > 0
               ? step % options.checkpoint_every == 0
               : Seconds(last_checkpoint, Clock::now()) > options.checkpoint_seconds;
     if (!last && (stop || due)) save();
     if (stop && !last) break;
   }
-  RunOutcome outcome{.finished = step == options.steps, .step = step};
+  RunOutcome outcome{.finished = step == run.steps(), .step = step};
   outcome.seconds = Seconds(begin, Clock::now());
   outcome.tokens_per_second =
-      static_cast<double>(step - first_step) * options.tokens_per_step / outcome.seconds;
+      static_cast<double>(step - first_step) * run.tokens_per_step() / outcome.seconds;
   return outcome;
 }
 
