@@ -208,7 +208,7 @@ void AddBench(CLI::App& app) {
       "training, patching, each beside a limit measured in the same run.",
       "clearhead bench --full", options, Run);
   command->add_flag("--full", options->full,
-                    "More runs of each, longer contexts and ordinary training too (four minutes)");
+                    "More runs of each, longer contexts and ordinary training too (some minutes)");
   std::string names;
   for (const SingleTask& task : SingleTasks()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", task.name);

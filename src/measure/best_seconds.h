@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <vector>
 
 namespace clearhead {
@@ -55,6 +56,7 @@ template <typename F>
 std::vector<double> EachSeconds(int count, const F& f) {
   f();
   std::vector<double> seconds;
+  seconds.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) seconds.push_back(SecondsOf(f));
   return seconds;
 }
