@@ -96,7 +96,9 @@ TEST_P(LinearTime, WholeLinesOfCharacters) {
 }
 
 // Marks in the wrong order, which a simple sort would take the square of their number for.
-std::string Marks(std::size_t bytes) { return "a" + Repeat("\u0301\u0316", bytes); }
+std::string Marks(std::size_t bytes) {
+  return std::string("a").append(Repeat("\u0301\u0316", bytes));
+}
 
 INSTANTIATE_TEST_SUITE_P(HugeWords, LinearTime,
                          ::testing::Values([](std::size_t n) { return Repeat("a", n); },

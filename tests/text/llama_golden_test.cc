@@ -155,10 +155,10 @@ Json DerivedTokenizerJson(const std::string& bin) {
   // The model is put together as text: ordered_json looks keys up one after the other.
   std::string vocab, list;
   for (std::size_t id = 0; id < pieces.size(); ++id) {
-    vocab += (id > 0 ? "," : "") + ToText(Json(pieces[id]), -1) + ":" + std::to_string(id);
+    vocab += fmt::format("{}{}:{}", id > 0 ? "," : "", ToText(Json(pieces[id]), -1), id);
   }
   for (const auto& [r, a, b, left, right] : merges) {
-    list += (list.empty() ? "" : ",") + ToText(Json(left + " " + right), -1);
+    list += fmt::format("{}{}", list.empty() ? "" : ",", ToText(Json(left + " " + right), -1));
   }
   Json frame = CharacterTokenizerJson({}, {});
   frame["model"] = "MODEL";
