@@ -12,6 +12,12 @@ namespace {
 
 Keep KeepOf(const StepShape& shape) { return shape.recompute ? Keep::kInputs : Keep::kAll; }
 
+// Before the buffers are made.
+const SparsifyStepOptions& Checked(const ModelConfig& config, const SparsifyStepOptions& options) {
+  CheckStepShape(config, options.shape);
+  return options;
+}
+
 double Mean(const float* values, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; ++i) sum += values[i];
@@ -21,7 +27,7 @@ double Mean(const float* values, std::int64_t count) {
 }  // namespace
 
 SparsifyStep::SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options)
-    : options_((CheckStepShape(config, options.shape), options)),
+    : options_(Checked(config, options)),
       student_(config, options.shape.batch, options.shape.context, KeepOf(options.shape),
                LogitRows(options.shape.batch * options.shape.context)),
       teacher_logits_(student_.logit_rows * config.vocabulary),

@@ -55,7 +55,7 @@ Model Adder(std::uint64_t seed, const std::filesystem::path& folder, TrainResult
       .layers = 2, .heads = 4, .width = 32, .vocabulary = 13, .positions = kContext, .inner = 128};
   TrainOptions options;
   options.shape = {.batch = 50, .context = kContext, .accumulation = 2};  // all sums in every step
-  options.schedule = {.peak = 5e-3, .warmup = 40, .total = 400};
+  options.schedule = {.peak = 5e-3, .warmup = 40, .total = 600};
   options.starts = Lines();
   options.seed = seed;
   *result = Train(RandomModel(config, seed), AllSums(), {}, options, folder, {});
