@@ -42,7 +42,7 @@ Sequences ReadSequences(const AttentionOptions& options, const fs::path& path,
     if (options.context > config.positions) {
       Fail("--context {}: the model has {} positions", options.context, config.positions);
     }
-    const std::vector<std::int32_t> ids = EncodeFile(Tokenizer::Load(path), options.text);
+    const std::vector<std::int32_t> ids = EncodeDocument(Tokenizer::Load(path), options.text);
     if (ids.empty()) Fail("{}: no tokens in it", options.text);
     return Windows(ids, options.context > 0 ? options.context : config.positions, options.tokens);
   }

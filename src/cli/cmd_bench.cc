@@ -32,7 +32,7 @@ struct Options {
 class Bench {
  public:
   explicit Bench(const Options& options)
-      : o_(options), model_(RandomModel(SmallGpt2(), options.common.seed)) {}
+      : o_(options), model_(RandomModel(Shape124M(), options.common.seed)) {}
 
   void Run() {
     json_ = {{"threads", Threads()}, {"full", o_.full}};
@@ -180,7 +180,7 @@ class Bench {
 void RunSingleTask(const Options& options) {
   if (options.full) FailUsage("--task makes one measurement; leave --full away");
   const SingleTask& task = FindSingleTask(options.task);
-  std::vector<double> seconds = TimeSingleTask(task, SmallGpt2(), options.runs);
+  std::vector<double> seconds = TimeSingleTask(task, Shape124M(), options.runs);
   if (options.common.json) {
     return PrintJson({{"task", task.name},
                       {"what", task.what},

@@ -143,8 +143,8 @@ void Run(const Options& o) {
   if (!o.prompts.empty()) {
     return ComparePrompts(o, a, b, tokenizer_a, tokenizer_b, evaluate.gates);
   }
-  const std::vector<std::int32_t> tokens = EncodeFile(tokenizer_a, o.text);
-  CheckSame(o, tokens, EncodeFile(tokenizer_b, o.text), o.text);
+  const std::vector<std::int32_t> tokens = EncodeDocument(tokenizer_a, o.text);
+  CheckSame(o, tokens, EncodeDocument(tokenizer_b, o.text), o.text);
   std::optional<Progress> bar;
   evaluate.progress = [&](std::int64_t done, std::int64_t total) {
     if (!bar) bar.emplace("compare", total, "tok");

@@ -48,7 +48,7 @@ void Run(const Options& options) {
   GateRun gates = options.gates.Resolve(model.config, options.common.seed);
   gates.sum_probabilities = options.per_head;
   const Tokenizer tokenizer = Tokenizer::Load(path);
-  const std::vector<std::int32_t> tokens = EncodeFile(tokenizer, options.text);
+  const std::vector<std::int32_t> tokens = EncodeDocument(tokenizer, options.text);
 
   EvaluateOptions evaluate{
       .context = options.context, .max_tokens = options.tokens, .gates = gates};

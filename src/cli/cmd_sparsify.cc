@@ -44,12 +44,12 @@ Texts ReadTexts(const Options& o, const Tokenizer& tokenizer) {
   Texts texts;
   if (o.sparsify.stored != nullptr) {
     texts.train = o.sparsify.stored->ids();
-    texts.valid = EncodeFile(tokenizer, o.valid);
+    texts.valid = EncodeDocument(tokenizer, o.valid);
     return texts;
   }
   texts.train = EncodeFiles(tokenizer, std::vector<fs::path>(o.texts.begin(), o.texts.end()));
   if (!o.valid.empty()) {
-    texts.valid = EncodeFile(tokenizer, o.valid);
+    texts.valid = EncodeDocument(tokenizer, o.valid);
   } else {
     const std::size_t kept = texts.train.size() - texts.train.size() / 10;
     texts.valid.assign(texts.train.begin() + static_cast<std::ptrdiff_t>(kept), texts.train.end());

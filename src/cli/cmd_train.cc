@@ -13,6 +13,7 @@
 #include "cli/run_length.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/progress.h"
 #include "figures/line_chart.h"
 #include "figures/running_mean.h"
@@ -30,7 +31,7 @@ struct Options {
   CommonOptions common;
   std::int64_t layers = 6, heads = 8, width = 256, vocabulary = 4096;
   std::vector<std::string> texts;
-  std::string valid, out, tokenizer, from, precision = "auto";
+  std::string valid, out, tokenizer, from, config, precision = "auto";
   RunLength length;
   std::int64_t warmup = -1;
   TrainOptions train;
@@ -57,7 +58,19 @@ Tokenizer MakeTokenizer(const Options& o) {
                           }});
 }
 
+// The shape that the options give, or that of a config.json of any family.
 ModelConfig MakeConfig(const Options& o, std::int64_t vocabulary) {
+  if (!o.config.empty()) {
+    const ModelConfig config = ParseConfig(ReadJsonFile(o.config, 1 << 20), o.config);
+    if (config.attention != AttentionKind::kSoftmax) {
+      Fail("'{}' is of a gated model; train makes dense ones", o.config);
+    }
+    if (o.train.shape.context > config.positions) {
+      Fail("--context {}: '{}' has {} positions", o.train.shape.context, o.config,
+           config.positions);
+    }
+    return config;
+  }
   ModelConfig config{.layers = o.layers,
                      .heads = o.heads,
                      .width = o.width,
@@ -71,6 +84,10 @@ ModelConfig MakeConfig(const Options& o, std::int64_t vocabulary) {
 Model StartModel(const Options& o, const Tokenizer& tokenizer) {
   if (o.from.empty()) {
     ModelConfig config = MakeConfig(o, tokenizer.vocabulary_size());
+    if (tokenizer.vocabulary_size() > config.vocabulary) {
+      Fail("'{}' has {} tokens, the tokenizer {}", o.config, config.vocabulary,
+           tokenizer.vocabulary_size());
+    }
     config.begin_of_text = tokenizer.end_of_text();
     if (tokenizer.end_of_text()) config.end_of_text = {*tokenizer.end_of_text()};
     return RandomModel(config, o.common.seed);
@@ -142,7 +159,7 @@ void Run(const Options& given) {
   o.train.schedule.total = o.length.Steps(o.train.shape);
   o.train.schedule.warmup =
       o.warmup >= 0 ? o.warmup : std::min<std::int64_t>(100, o.train.schedule.total / 10);
-  if (o.width % o.heads != 0)
+  if (o.config.empty() && o.width % o.heads != 0)
     FailUsage("--width {} is not a multiple of --heads {}", o.width, o.heads);
   if (o.dry_run) return PrintPlan(o, MakeConfig(o, o.vocabulary), o.train.shape);
   if (o.out.empty()) FailUsage("--out is required: the folder for the model");
@@ -160,7 +177,7 @@ void Run(const Options& given) {
   const Tokenizer tokenizer = MakeTokenizer(o);
   const std::vector<std::int32_t> train = EncodeFiles(tokenizer, Paths(o.texts));
   const std::vector<std::int32_t> valid =
-      o.valid.empty() ? std::vector<std::int32_t>() : EncodeFile(tokenizer, o.valid);
+      o.valid.empty() ? std::vector<std::int32_t>() : EncodeDocument(tokenizer, o.valid);
   CheckLongEnough(train, o.train.shape.context);
   if (o.lines) o.train.starts = LineStarts(tokenizer, train);
   const Model start = StartModel(o, tokenizer);
@@ -212,7 +229,7 @@ void AddTrain(CLI::App& app) {
   Options& o = *options;
   o.train.shape = {.batch = 16, .context = 256, .accumulation = 1};
   Command* command =
-      AddCommand(app, "train", "Train a GPT-2-architecture model from text",
+      AddCommand(app, "train", "Train a model from text: GPT-2's architecture, or that of --config",
                  "clearhead train --text book.txt --valid other.txt --tokens 20M --out my-model",
                  options, Run);
   const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
@@ -238,6 +255,10 @@ void AddTrain(CLI::App& app) {
   Option* from = command->add_option("--from", o.from,
                                      "Go on with this dense model's weights, shape and tokenizer");
   for (Option* option : {layers, heads, width, vocabulary, tokenizer}) from->excludes(option);
+  Option* config = command->add_option("--config", o.config,
+                                       "A config.json of any family for the shape of the model, "
+                                       "instead of --layers, --heads, --width");
+  for (Option* option : {layers, heads, width, from}) config->excludes(option);
   command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")
       ->check(positive);
   command

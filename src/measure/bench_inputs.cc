@@ -6,7 +6,7 @@
 
 namespace clearhead {
 
-ModelConfig SmallGpt2() {
+ModelConfig Shape124M() {
   return {.layers = 12,
           .heads = 12,
           .width = 768,

@@ -12,7 +12,7 @@
 namespace clearhead {
 
 // The 124M model.
-ModelConfig SmallGpt2();
+ModelConfig Shape124M();
 
 // Uniform in [-0.5, 0.5).
 Buffer<float> RandomValues(std::int64_t count);

@@ -91,7 +91,7 @@ std::vector<double> ModelConfig::RotaryFrequencies() const {
   for (std::int64_t i = 0; i < head_size() / 2; ++i) {
     double f = std::pow(rotary.theta, -2.0 * static_cast<double>(i) / D);
     if (rotary.scaling == Rotary::Scaling::kLinear) f /= rotary.factor;
-    if (rotary.scaling == Rotary::Scaling::kLlama3) {
+    if (rotary.scaling == Rotary::Scaling::kByWavelength) {
       // Long wavelengths are stretched, short ones kept, those between blended.
       const double turns =
           static_cast<double>(rotary.original_positions) * f / (2.0 * std::numbers::pi);

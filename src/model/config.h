@@ -39,12 +39,12 @@ enum class QueryKeyNorm {
 
 // How fast each pair of a head's values turns with the position (kernels/rotary.h).
 struct Rotary {
-  enum class Scaling { kNone, kLinear, kLlama3 };
+  enum class Scaling { kNone, kLinear, kByWavelength };
   double theta = 10000.0;
   Scaling scaling = Scaling::kNone;
   double factor = 1.0;
-  double low_frequency_factor = 1.0, high_frequency_factor = 4.0;  // kLlama3
-  std::int64_t original_positions = 0;                             // kLlama3
+  double low_frequency_factor = 1.0, high_frequency_factor = 4.0;  // kByWavelength
+  std::int64_t original_positions = 0;                             // kByWavelength
   bool operator==(const Rotary&) const = default;
 };
 

@@ -71,12 +71,21 @@ std::vector<std::int32_t> EncodeFile(const Tokenizer& tokenizer, const std::file
                         special);
 }
 
+std::vector<std::int32_t> EncodeDocument(const Tokenizer& tokenizer,
+                                         const std::filesystem::path& path) {
+  return EncodeFiles(tokenizer, {&path, 1});
+}
+
 std::vector<std::int32_t> EncodeFiles(const Tokenizer& tokenizer,
                                       std::span<const std::filesystem::path> paths,
                                       SpecialTokens special) {
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (i > 0 && tokenizer.end_of_text()) ids.push_back(*tokenizer.end_of_text());
+    if (tokenizer.begin_of_text()) {
+      ids.push_back(*tokenizer.begin_of_text());
+    } else if (i > 0 && tokenizer.end_of_text()) {
+      ids.push_back(*tokenizer.end_of_text());
+    }
     const std::vector<std::int32_t> part = EncodeFile(tokenizer, paths[i], special);
     ids.insert(ids.end(), part.begin(), part.end());
   }

@@ -25,7 +25,12 @@ std::vector<std::int32_t> EncodeParallel(const Tokenizer& tokenizer, std::string
 std::vector<std::int32_t> EncodeFile(const Tokenizer& tokenizer, const std::filesystem::path& path,
                                      SpecialTokens special = SpecialTokens::kRecognise);
 
-// File after file, each its own document: with the end-of-text token between them, if there is one.
+// The same as a document: with begin-of-text in front where the tokenizer has it.
+std::vector<std::int32_t> EncodeDocument(const Tokenizer& tokenizer,
+                                         const std::filesystem::path& path);
+
+// File after file, each its own document: begin-of-text in front of each where the tokenizer has
+// it, else the end-of-text token between them, if there is one.
 std::vector<std::int32_t> EncodeFiles(const Tokenizer& tokenizer,
                                       std::span<const std::filesystem::path> paths,
                                       SpecialTokens special = SpecialTokens::kRecognise);

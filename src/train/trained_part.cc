@@ -14,6 +14,14 @@ using Kind = TrainedPart::Kind;
 
 constexpr std::string_view kLoraPrefix = "lora:";
 
+// Columns [from, to) of rows of `width`, set to 0.
+void ClearColumns(float* values, std::int64_t size, std::int64_t width, std::int64_t from,
+                  std::int64_t to) {
+  for (std::int64_t row = 0; row < size; row += width) {
+    std::fill(values + row + from, values + row + to, 0.0f);
+  }
+}
+
 }  // namespace
 
 TrainedPart ParseTrainedPart(std::string_view text) {

@@ -72,7 +72,7 @@ TEST(Measure, LimitsArePositive) {
   EXPECT_GT(SgemmSpeed(kOnce), 0.0);
 }
 
-TEST(Measure, SmallGpt2IsThe124MModel) { EXPECT_EQ(SmallGpt2().ParameterCount(), 124439808); }
+TEST(Measure, Shape124MIsThe124MModel) { EXPECT_EQ(Shape124M().ParameterCount(), 124439808); }
 
 TEST(Measure, ForwardAndDecodingRun) {
   const Model model = RandomModel(TinyConfig(), 1);

@@ -23,7 +23,7 @@ void ReadScaling(const Json& json, const std::string& source, ConfigFields& top,
   if (name == nullptr || *name == "default") {
     fields.MustBeAbsent("factor", "a rope type of \"default\" does not scale");
   } else if (*name == "linear" || *name == "llama3") {
-    rotary.scaling = *name == "linear" ? Rotary::Scaling::kLinear : Rotary::Scaling::kLlama3;
+    rotary.scaling = *name == "linear" ? Rotary::Scaling::kLinear : Rotary::Scaling::kByWavelength;
     if (fields.Find("factor") == nullptr) Fail("{}: 'factor' is missing", source);
     rotary.factor = fields.Number("factor", 1.0);
     if (!(rotary.factor > 0.0)) Fail("{}: 'factor' must be positive", source);
@@ -31,7 +31,7 @@ void ReadScaling(const Json& json, const std::string& source, ConfigFields& top,
     Fail("{}: the rope type {} is not supported; expected \"default\", \"linear\" or \"llama3\"",
          source, name->dump());
   }
-  if (rotary.scaling == Rotary::Scaling::kLlama3) {
+  if (rotary.scaling == Rotary::Scaling::kByWavelength) {
     rotary.low_frequency_factor = fields.Number("low_freq_factor", 1.0);
     rotary.high_frequency_factor = fields.Number("high_freq_factor", 4.0);
     constexpr std::string_view kOriginal = "original_max_position_embeddings";
@@ -144,7 +144,7 @@ void Write(const ModelConfig& config, Json* json) {
   const Rotary& rotary = config.rotary;
   if (rotary.scaling == Rotary::Scaling::kLinear) {
     (*json)["rope_scaling"] = {{"rope_type", "linear"}, {"factor", rotary.factor}};
-  } else if (rotary.scaling == Rotary::Scaling::kLlama3) {
+  } else if (rotary.scaling == Rotary::Scaling::kByWavelength) {
     (*json)["rope_scaling"] = {{"rope_type", "llama3"},
                                {"factor", rotary.factor},
                                {"low_freq_factor", rotary.low_frequency_factor},
