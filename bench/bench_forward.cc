@@ -9,7 +9,7 @@
 namespace clearhead {
 namespace {
 
-const Model& Model() {
+const Model& TestModel() {
   static const Model model = [] {
     ModelConfig config{.layers = 12,
                        .heads = 12,
@@ -30,9 +30,9 @@ void ForwardPass(benchmark::State& state) {
   for (std::int64_t layer = 0; state.range(1) != 0 && layer < 12; ++layer)
     taps.push_back({Tap::kPattern, layer});
   Recorder recorder(taps, {}, {});
-  const Pass pass{.model = Model(), .batch = 1, .length = T, .hooks = &recorder};
-  Activations activations(Model().config, 1, T, Keep::kNothing, 0);
-  Buffer<float> logits(T * Model().config.vocabulary);
+  const Pass pass{.model = TestModel(), .batch = 1, .length = T, .hooks = &recorder};
+  Activations activations(TestModel().config, 1, T, Keep::kNothing, 0);
+  Buffer<float> logits(T * TestModel().config.vocabulary);
   for (auto _ : state) Forward(pass, ids.data(), activations, logits.data());
   state.SetItemsProcessed(state.iterations() * T);
 }
@@ -45,7 +45,7 @@ BENCHMARK(ForwardPass)
 void Decode(benchmark::State& state) {
   double tokens = 0.0, seconds = 0.0;
   for (auto _ : state) {
-    const Generation g = Generate(Model(), {1, 2, 3, 4}, {.max_new = 17});
+    const Generation g = Generate(TestModel(), {1, 2, 3, 4}, {.max_new = 17});
     tokens += static_cast<double>(g.new_tokens - 1);
     seconds += g.decode_seconds;
   }

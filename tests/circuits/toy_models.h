@@ -20,7 +20,7 @@ inline Model BuiltModel(const ModelConfig& config, std::vector<float> values,
     std::fill(gain, gain + config.width, kLinearNormGain);
     std::fill(bias, bias + config.width, 0.0f);
   };
-  for (BlockTensors<float>& block : tensors.blocks) {
+  for (RoleTensors<float*>& block : tensors.blocks) {
     norm(block[Role::kAttentionNormWeight], block[Role::kAttentionNormBias]);
     norm(block[Role::kMlpNormWeight], block[Role::kMlpNormBias]);
   }
@@ -35,7 +35,7 @@ inline Model LinearModel(ModelConfig config) {
   config.norm_epsilon = kLinearNormEpsilon;
   config.activation = Activation::kRelu;
   return BuiltModel(config, LivelyParameters(config, 8), [&](ModelValues& tensors) {
-    for (BlockTensors<float>& block : tensors.blocks) {
+    for (RoleTensors<float*>& block : tensors.blocks) {
       for (std::int64_t row = 0; row < config.width; ++row) {
         float* columns = block[Role::kQkvWeight] + row * 3 * config.width;
         std::fill(columns, columns + 2 * config.width, 0.0f);
@@ -75,7 +75,7 @@ inline Model InductionModel(AttentionKind attention,
     noise.push_back(static_cast<float>(0.01 * random.Normal()));
   }
   return BuiltModel(config, noise, [&](ModelValues& tensors) {
-    const auto clear_head = [&](BlockTensors<float>& block, std::int64_t h) {
+    const auto clear_head = [&](RoleTensors<float*>& block, std::int64_t h) {
       for (std::int64_t part = 0; part < 3; ++part) {
         for (std::int64_t d = 0; d < D; ++d) {
           const std::int64_t column = part * C + h * D + d;
@@ -87,18 +87,18 @@ inline Model InductionModel(AttentionKind attention,
       std::fill(block[Role::kProjectionWeight] + h * D * C,
                 block[Role::kProjectionWeight] + (h + 1) * D * C, 0.0f);
     };
-    const auto connect = [&](BlockTensors<float>& block, std::int64_t h, std::int64_t part,
+    const auto connect = [&](RoleTensors<float*>& block, std::int64_t h, std::int64_t part,
                              std::int64_t from, std::int64_t slot, float value) {
       block[Role::kQkvWeight][from * 3 * C + part * C + h * D + slot] = value;
     };
-    const auto write = [&](BlockTensors<float>& block, std::int64_t h, std::int64_t slot,
+    const auto write = [&](RoleTensors<float*>& block, std::int64_t h, std::int64_t slot,
                            std::int64_t to, float value) {
       block[Role::kProjectionWeight][(h * D + slot) * C + to] = value;
     };
     std::fill(tensors(Role::kTokenEmbedding), tensors(Role::kTokenEmbedding) + vocabulary * C,
               0.0f);
     std::fill(tensors(Role::kPositionEmbedding), tensors(Role::kPositionEmbedding) + N * C, 0.0f);
-    BlockTensors<float>&previous = tensors.blocks[0], &induction = tensors.blocks[1];
+    RoleTensors<float*>&previous = tensors.blocks[0], &induction = tensors.blocks[1];
     clear_head(previous, 0);
     clear_head(induction, 1);
     for (std::int64_t n = 0; n < N; ++n) {

@@ -36,7 +36,7 @@ inline ModelConfig SmallConfig(const Tokenizer& tokenizer) {
   config.tied = true;
   config.vocabulary = tokenizer.vocabulary_size() + 3;
   config.positions = 48;
-  config.end_of_text = tokenizer.end_of_text();
+  config.end_of_text = {*tokenizer.end_of_text()};
   return config;
 }
 

@@ -48,7 +48,7 @@ TEST(Config, FieldsAreRead) {
   EXPECT_EQ(ParseConfig(With("n_inner", 7), "x").inner, 7);
   EXPECT_EQ(ParseConfig(With("layer_norm_epsilon", 1e-6), "x").norm_epsilon, 1e-6f);
   EXPECT_EQ(ParseConfig(With("activation_function", "relu"), "x").activation, Activation::kRelu);
-  EXPECT_EQ(ParseConfig(With("eos_token_id", 0), "x").end_of_text, 0);
+  EXPECT_EQ(ParseConfig(With("eos_token_id", 0), "x").end_of_text, std::vector<std::int32_t>{0});
   EXPECT_FALSE(ParseConfig(With("tie_word_embeddings", false), "x").tied);
   EXPECT_EQ(ParseConfig(With("use_sparse_attn", true), "x").attention, AttentionKind::kGated);
   const ModelConfig gated =

@@ -312,7 +312,7 @@ TEST(SaveModel, ComesBack) {
   other.scale_attention = false;
   other.scale_by_inverse_layer = true;
   other.norm_epsilon = 3e-6f;
-  other.end_of_text = 22;
+  other.end_of_text = {22};
   for (const ModelConfig& config : {plain, OddConfig(), other}) {
     const Model model = LivelyModel(config, 51);
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {

@@ -89,7 +89,7 @@ TEST(Generate, EndsWhereItShould) {
   // The stop token ends the text and is part of it.
   const std::int32_t stop = all.ids[6];
   const auto first = std::find(all.ids.begin() + 3, all.ids.end(), stop);
-  const Generation stopped = Generate(model, prompt, {.max_new = 100, .stop_token = stop});
+  const Generation stopped = Generate(model, prompt, {.max_new = 100, .stop_tokens = {stop}});
   EXPECT_EQ(stopped.ids, std::vector<std::int32_t>(all.ids.begin(), first + 1));
 
   // So does the caller; it sees every new token in order.
