@@ -43,7 +43,7 @@ Words Usable(std::span<const std::string_view> words, std::string_view before,
              const WordFilter& usable, std::size_t needed, std::string_view what) {
   Words kept;
   for (const std::string_view word : words) {
-    if (!usable || usable(std::string(before) + std::string(word))) kept.push_back(word);
+    if (!usable || usable(fmt::format("{}{}", before, word))) kept.push_back(word);
   }
   if (kept.size() < needed) {
     Fail(
@@ -92,7 +92,7 @@ TaskSentence Copy(RandomStream& random, const WordFilter& usable) {
   const std::size_t asked = 1 + random.Below(kListLength - 1);
   Words twin = list;
   twin[asked] = other;
-  const std::string round = ";" + Spaced(list, 0, asked);
+  const std::string round = fmt::format(";{}", Spaced(list, 0, asked));
   const std::string all = Spaced(list, 0, kListLength);
   return {"Say:" + all + round,
           "Say:" + Spaced(twin, 0, kListLength) + round,
