@@ -10,13 +10,14 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 
-# The serial build of OpenBLAS: products are shared out among our own threads, each part on one of them
-# (kernels/gemm), so threads of its own would only fight ours for the cores. Debian builds it with locks,
-# so that several threads may call it at once. Debian keeps the builds in folders of their own; linking
-# this one by path also fixes the run path, whatever the system's alternatives say.
-find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-serial NO_CACHE REQUIRED)
-find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial openblas-serial
+# Products are shared out among our own threads, each part on one of them (kernels/gemm), so OpenBLAS must be
+# safe to call from several threads and start none itself. Debian's serial build is not safe: it has no locks
+# around its buffers (kernels_test, Gemm.ManyThreadsAtOnce, fails with it). The OpenMP build has them, and
+# kernels/gemm.cc tells it to stay on the calling thread; libgomp then starts nothing. Debian keeps the builds in
+# folders of their own; linking this one by path also fixes the run path, whatever the system's alternatives say.
+find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-openmp NO_CACHE REQUIRED)
+find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp openblas-openmp
           NO_CACHE REQUIRED)
 add_library(openblas INTERFACE)
-target_link_libraries(openblas INTERFACE ${OPENBLAS_LIBRARY})
+target_link_libraries(openblas INTERFACE ${OPENBLAS_LIBRARY} -l:libgomp.so.1)
 target_include_directories(openblas SYSTEM INTERFACE ${OPENBLAS_INCLUDE})

@@ -130,7 +130,8 @@ PatchedRuns::PatchedRuns(const Model& model, const TaskSet& set, const TaskBatch
       last_{batch.length - 1, 1,
             Activations(model.config, at_once_ * batch.size(), 1, Keep::kNothing, 0)},
       cache_(model.config, at_once_ * batch.size(), batch.length) {
-  const std::int64_t step = batch.length * model.config.width, known = first_ * model.config.width;
+  const std::int64_t width = model.config.kv_width();
+  const std::int64_t step = batch.length * width, known = first_ * width;
   const auto fill = [&](const Buffer<float>& from, Buffer<float>& to) {
     for (std::int64_t s = 0; s < at_once_ * batch.size(); ++s) {
       const float* rows = from.data() + s % batch.size() * step;

@@ -70,7 +70,7 @@ void Run(const Options& options) {
   if (json.contains("model")) {
     text += "\n";
     for (const auto& [name, value] : json["model"].items()) {
-      text += fmt::format("{:<11}{}\n", name,
+      text += fmt::format("{:<16}{}\n", name,
                           value.is_string() ? value.get<std::string>() : value.dump());
     }
   }

@@ -9,10 +9,28 @@
 #include "core/error.h"
 #include "core/threads.h"
 
+// Of the OpenMP runtime that OpenBLAS is built with. Its header comes with the compiler, and not
+// with every one.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int count);
+
 namespace clearhead {
 namespace {
 
-// Parts of C that threads compute on their own, each a product of OpenBLAS's serial build. (Threads
+// While it lives, OpenBLAS computes on the calling thread. The number belongs to that thread alone,
+// and what it was is put back: the caller's own use of OpenMP is not touched.
+class OnThisThread {
+ public:
+  OnThisThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OnThisThread() { omp_set_num_threads(before_); }
+  OnThisThread(const OnThisThread&) = delete;
+  OnThisThread& operator=(const OnThisThread&) = delete;
+
+ private:
+  int before_;
+};
+
+// Parts of C that threads compute on their own, each a product of OpenBLAS on one thread. (Threads
 // inside a product wait for each other's packed panels; parts wait only at the end. Beside other
 // work on the machine the small products of a prompt took less than half as long in parts.)
 struct Grid {
@@ -59,6 +77,7 @@ void Multiply(const GemmShape& shape, const GemmOperand& a, const GemmOperand& b
               std::int64_t c_stride, bool accumulate) {
   const auto transpose = [](Op op) { return op == Op::kTranspose ? CblasTrans : CblasNoTrans; };
   const auto n = [](std::int64_t extent) { return static_cast<blasint>(extent); };
+  const OnThisThread alone;
   cblas_sgemm(CblasRowMajor, transpose(a.op), transpose(b.op), n(shape.m), n(shape.n), n(shape.k),
               1.0f, a.data, n(a.stride), b.data, n(b.stride), accumulate ? 1.0f : 0.0f, c,
               n(c_stride));

@@ -93,7 +93,8 @@ TEST(Config, RefusesByName) {
   std::vector<Case> cases = {
       {Json::array(), "expected a JSON object"},
       {nullptr, "expected a JSON object"},
-      {With("model_type", "llama"), "'model_type' is \"llama\""},
+      {With("model_type", "bert"), "'model_type' is \"bert\", expected one of \"gpt2\""},
+      {With("model_type", 7), "'model_type' is 7"},
       {With("n_head", 3), "n_embd 10 is not a multiple of n_head 3"},
       {With("layer_norm_epsilon", 0), "'layer_norm_epsilon'"},
       {With("layer_norm_epsilon", -1e-5), "'layer_norm_epsilon'"},

@@ -67,7 +67,7 @@ TEST(Taps, EachIsSeenOnceWithItsShape) {
 TEST(Taps, NamesParseBack) {
   const ModelConfig config = GatedConfig();
   const std::vector<TapId> all = AllTaps(config);
-  EXPECT_EQ(all.size(), static_cast<std::size_t>(4 + 2 * (kTapCount - 4)));
+  EXPECT_EQ(all.size(), static_cast<std::size_t>(4 + 2 * (kTapCount - 4 - 3)));
   std::map<std::string, int> names;
   for (const TapId id : all) {
     const auto parsed = ParseTap(TapName(id), config);
@@ -129,18 +129,19 @@ TEST(Taps, AddUp) {
     };
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
       std::vector<float> sum(static_cast<std::size_t>(R * C)), mid, post;
-      const float* bias =
-          model.weights.blocks[static_cast<std::size_t>(layer)][Role::kProjectionBias].f32();
+      const Weight& bias = model.weights(Role::kProjectionBias, layer);
       const std::vector<float>& result = tap(Tap::kResult, layer);
       for (std::int64_t r = 0; r < R; ++r) {
         for (std::int64_t i = 0; i < C; ++i) {
-          double total = bias[i];
+          double total = bias.empty() ? 0.0f : bias.f32()[i];
           for (std::int64_t h = 0; h < H; ++h)
             total += result[static_cast<std::size_t>((r * H + h) * C + i)];
           sum[static_cast<std::size_t>(r * C + i)] = static_cast<float>(total);
         }
       }
-      EXPECT_LE(MaxRelativeDifference(tap(Tap::kAttnOut, layer), sum), 1e-6);
+      if (config.norm_place == NormPlace::kBefore) {
+        EXPECT_LE(MaxRelativeDifference(tap(Tap::kAttnOut, layer), sum), 1e-6);
+      }
       for (std::size_t i = 0; i < sum.size(); ++i) {
         mid.push_back(tap(Tap::kResidPre, layer)[i] + tap(Tap::kAttnOut, layer)[i]);
         post.push_back(tap(Tap::kResidMid, layer)[i] + tap(Tap::kMlpOut, layer)[i]);
@@ -152,17 +153,19 @@ TEST(Taps, AddUp) {
         EXPECT_EQ(tap(Tap::kResidPre, layer + 1), post);
       }
       for (const Tap split : {Tap::kQInput, Tap::kKInput, Tap::kVInput}) {
-        for (std::int64_t r = 0; r < R * H; ++r) {
+        const std::int64_t heads = split == Tap::kQInput ? H : config.kv_heads();
+        for (std::int64_t r = 0; r < R * heads; ++r) {
           for (std::int64_t i = 0; i < C; ++i) {
             ASSERT_EQ(tap(split, layer)[static_cast<std::size_t>(r * C + i)],
-                      tap(Tap::kResidPre, layer)[static_cast<std::size_t>(r / H * C + i)]);
+                      tap(Tap::kResidPre, layer)[static_cast<std::size_t>(r / heads * C + i)]);
           }
         }
       }
     }
     std::vector<float> start;
     for (std::size_t i = 0; i < static_cast<std::size_t>(R * C); ++i) {
-      start.push_back(tap(Tap::kEmbed, 0)[i] + tap(Tap::kPosEmbed, 0)[i]);
+      const bool learned = config.position == PositionKind::kLearned;
+      start.push_back(tap(Tap::kEmbed, 0)[i] + (learned ? tap(Tap::kPosEmbed, 0)[i] : 0.0f));
     }
     EXPECT_EQ(tap(Tap::kResidPre, 0), start);
   }
@@ -244,7 +247,7 @@ TEST(Taps, StagedAndFusedAgree) {
       const ModelRun fused = RunModel(model, ids, 3, {.gradients = length > 1});
       const ModelRun staged =
           RunModel(model, ids, 3, {.taps = AllTaps(config), .gradients = length > 1});
-      EXPECT_LE(MaxRelativeDifference(staged.logits, fused.logits), 1e-6) << length;
+      EXPECT_LE(MaxRelativeDifference(staged.logits, fused.logits), 3e-6) << length;
       if (length == 1) continue;
       EXPECT_LE(MaxRelativeDifference(staged.parameter_gradients, fused.parameter_gradients), 5e-6)
           << length;
