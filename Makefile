@@ -65,7 +65,7 @@ bench:
 	$(COMPILE)
 	@scripts/bench $(BUILD)
 
-# A random model of GPT-2's size through everything: time and peak memory (15 minutes on two cores).
+# Random models of GPT-2's and Llama-3.2-1B's size through everything: time and peak memory (half an hour on two cores).
 scale-check: build
 	@scripts/install-deps scale
 	@scripts/scale-check $(BUILD)/bin/clearhead

@@ -27,6 +27,7 @@ struct Options {
   bool full = false;
   std::string task;
   int runs = 3;
+  Option* runs_option = nullptr;
 };
 
 class Bench {
@@ -195,6 +196,7 @@ void RunSingleTask(const Options& options) {
 
 void Run(const Options& options) {
   if (!options.task.empty()) return RunSingleTask(options);
+  if (options.runs_option->count() > 0) FailUsage("--runs goes with --task");
   Bench(options).Run();
 }
 
@@ -215,8 +217,9 @@ void AddBench(CLI::App& app) {
   }
   command->add_option("--task", options->task,
                       "One measurement alone, in fp32, every run timed: " + names);
-  command->add_option("--runs", options->runs, "Of --task, after a warm-up (default: 3)")
-      ->check(Range(1, 1000));
+  options->runs_option =
+      command->add_option("--runs", options->runs, "Of --task, after a warm-up (default: 3)")
+          ->check(Range(1, 1000));
 }
 
 }  // namespace clearhead::cli

@@ -13,7 +13,7 @@ namespace {
 
 struct Options {
   CommonOptions common;
-  std::string model, dtype = "f32", tokenizer, out;
+  std::string model, dtype, tokenizer, out;
 };
 
 void Run(const Options& o) {
@@ -22,6 +22,7 @@ void Run(const Options& o) {
                                          : DType::kF32;
   std::error_code error;
   const bool foreign = std::filesystem::is_regular_file(o.model, error);
+  if (!foreign && o.dtype.empty()) FailUsage("--dtype is required for a model folder");
   if (!foreign && !o.tokenizer.empty()) {
     FailUsage("--tokenizer goes with a file of another project; a model folder has its own");
   }
@@ -54,7 +55,9 @@ void AddConvert(CLI::App& app) {
       ->required();
   command->add_option("--tokenizer", options->tokenizer,
                       "llama2.c's tokenizer.bin that belongs to the checkpoint");
-  command->add_option("--dtype", options->dtype, "bf16, f16 or f32 (default: f32)")
+  command
+      ->add_option("--dtype", options->dtype,
+                   "bf16, f16 or f32 (a checkpoint of another project: f32)")
       ->check(IsMember({"bf16", "f16", "f32"}));
   command->add_option("--out", options->out, "Folder to write")->required();
 }

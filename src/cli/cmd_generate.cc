@@ -41,7 +41,12 @@ void Run(const Options& options) {
 
   std::vector<std::int32_t> prompt =
       from_ids ? ParseIds(options.ids) : tokenizer->EncodePrompt(options.prompt);
-  if (prompt.empty() && model.config.begin_of_text) prompt.push_back(*model.config.begin_of_text);
+  // An empty prompt starts where texts do: at their beginning, or at the end of the one before.
+  if (prompt.empty() && model.config.begin_of_text) {
+    prompt.push_back(*model.config.begin_of_text);
+  } else if (prompt.empty() && !model.config.end_of_text.empty()) {
+    prompt.push_back(model.config.end_of_text.front());
+  }
 
   // Before the prompt is printed: what fails prints nothing but its message.
   CheckTokens(model.config, prompt, 1, static_cast<std::int64_t>(prompt.size()));
