@@ -201,8 +201,9 @@ void NormBackward(const Norm& norm, const NormRows& place, const float* x, const
   ReduceRows(vectors, norm.width, std::span<float* const>(sums, count),
              [&](std::int64_t first, std::int64_t last, float* partial) {
                float* weight = dweight == nullptr ? nullptr : partial;
-               float* bias = dbias == nullptr ? nullptr
-                                              : partial + static_cast<std::int64_t>(count - 1) * norm.width;
+               float* bias = dbias == nullptr
+                                 ? nullptr
+                                 : partial + static_cast<std::int64_t>(count - 1) * norm.width;
                HWY_DYNAMIC_DISPATCH(BackwardVectors)
                (norm, place, first, last, x, mean, scale, dy, dx, weight, bias);
              });
