@@ -19,7 +19,7 @@ class UseThreads {
 };
 
 // The parameter is the number of threads.
-class WithThreads : public testing::TestWithParam<int> {
+class WithThreads : public ::testing::TestWithParam<int> {
  private:
   UseThreads threads_{GetParam()};
 };
