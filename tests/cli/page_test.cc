@@ -95,52 +95,75 @@ TEST_F(PageTest, RefusesInOneLine) {
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
-// How many threads a server has when it has answered a question.
-std::ptrdiff_t ThreadsOfServer(const std::string& model, const std::string& threads,
-                               const std::string& out) {
-  std::vector<std::string> words = {CLEARHEAD_PROGRAM, "serve", model,   "--port", "0",
-                                    "--threads",       threads, "--json"};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  pid_t process = -1;
-  EXPECT_EQ(::posix_spawn(&process, CLEARHEAD_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
-  posix_spawn_file_actions_destroy(&actions);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!(std::filesystem::exists(out) && ReadFile(out).ends_with("}\n")) &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+// A server as a user starts it.
+class RunningServer {
+ public:
+  RunningServer(const std::string& model, const std::string& threads, const std::string& out) {
+    std::vector<std::string> words = {CLEARHEAD_PROGRAM, "serve", model,   "--port", "0",
+                                      "--threads",       threads, "--json"};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
+    EXPECT_EQ(::posix_spawn(&process_, CLEARHEAD_PROGRAM, &actions, nullptr, argv.data(), environ),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!(std::filesystem::exists(out) && ReadFile(out).ends_with("}\n")) &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    port_ = ParseJson(ReadFile(out), "stdout")["port"].get<int>();
   }
-  const int port = ParseJson(ReadFile(out), "stdout")["port"].get<int>();
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port))};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  const std::string body = R"({"prompt":"The cat"})";
-  const std::string request = fmt::format(
-      "POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n"
-      "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
-      port, body.size(), body);
-  ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
-  std::string answer(1 << 16, '\0');
-  EXPECT_GT(::recv(socket, answer.data(), answer.size(), MSG_WAITALL), 0);
-  EXPECT_THAT(answer, ::testing::StartsWith("HTTP/1.1 200"));
-  ::close(socket);
-  const auto tasks =
-      std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task");
-  const std::ptrdiff_t count = std::distance(begin(tasks), end(tasks));
-  ::kill(process, SIGKILL);
-  ::waitpid(process, nullptr, 0);
-  return count;
-}
+  ~RunningServer() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
 
-// The models run on a thread of the server's own, which once took all cores whatever was asked.
+  // "GET /path" or "POST /path"; the whole answer.
+  std::string Ask(const std::string& what, const std::string& body = "") const {
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<std::uint16_t>(port_))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const std::string request = fmt::format(
+        "{} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n"
+        "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+        what, port_, body.size(), body);
+    ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+    std::string answer(1 << 20, '\0');
+    const ssize_t got = ::recv(socket, answer.data(), answer.size(), MSG_WAITALL);
+    ::close(socket);
+    answer.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return answer;
+  }
+
+  std::ptrdiff_t Threads() const {
+    const std::filesystem::directory_iterator tasks("/proc/" + std::to_string(process_) + "/task");
+    return std::distance(begin(tasks), end(tasks));
+  }
+
+ private:
+  pid_t process_ = -1;
+  int port_ = 0;
+};
+
+// The models run on a thread of the server's own. Once it started as many as there are cores,
+// whatever was asked for.
 TEST_F(PageTest, ServeUsesTheThreadsThatAreAskedFor) {
-  const std::ptrdiff_t one = ThreadsOfServer(At("dense"), "1", At("one.json"));
-  EXPECT_EQ(ThreadsOfServer(At("dense"), "5", At("five.json")), one + 4);
+  std::vector<std::ptrdiff_t> counts;
+  for (const char* threads : {"1", "5"}) {
+    const RunningServer server(At("dense"), threads, At(fmt::format("{}.json", threads)));
+    EXPECT_THAT(server.Ask("GET /api/overview"), ::testing::StartsWith("HTTP/1.1 200"));
+    counts.push_back(server.Threads());
+    EXPECT_THAT(server.Ask("POST /api/run", R"({"prompt":"The cat"})"),
+                ::testing::StartsWith("HTTP/1.1 200"));
+    EXPECT_EQ(server.Threads(), counts.back()) << "--threads " << threads;
+  }
+  EXPECT_EQ(counts[1], counts[0] + 4);
 }
 
 TEST_F(PageTest, ATakenPortIsNotShared) {
