@@ -107,7 +107,8 @@ struct Counter {
   void Count(const TaskBatch& batch, const Activations& activations, double share,
              AttentionEdges* counts) const {
     const std::int64_t B = batch.size(), H = graph.heads();
-    const auto pairs = static_cast<double>(batch.length * (batch.length + 1) / 2);
+    const std::int64_t causal = batch.length * (batch.length + 1) / 2;
+    const auto pairs = static_cast<double>(causal);
     for (const std::int64_t head : heads) {
       counts->all += share * static_cast<double>(B) * pairs;
       for (std::int64_t b = 0; b < B; ++b) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -126,7 +127,7 @@ class Demo {
   // Whole sums of numbers that no model was taught with.
   std::int64_t RightSums(const Model& model, const Tokenizer& tokenizer) const {
     const double share = ExactSums(model, tokenizer, {.count = kSums, .seed = o_.common.seed});
-    return static_cast<std::int64_t>(share * static_cast<double>(kSums) + 0.5);
+    return std::llround(share * static_cast<double>(kSums));
   }
 
   void SparsifyAdder() {

@@ -61,7 +61,7 @@ Tokenizer MakeTokenizer(const Options& o) {
 // The shape that the options give, or that of a config.json of any family.
 ModelConfig MakeConfig(const Options& o, std::int64_t vocabulary) {
   if (!o.config.empty()) {
-    const ModelConfig config = ParseConfig(ReadJsonFile(o.config, 1 << 20), o.config);
+    ModelConfig config = ParseConfig(ReadJsonFile(o.config, 1 << 20), o.config);
     if (config.attention != AttentionKind::kSoftmax) {
       Fail("'{}' is of a gated model; train makes dense ones", o.config);
     }

@@ -98,7 +98,7 @@ void Progress::Draw(double now) {
 std::string FormatDuration(double seconds) {
   constexpr double kLongest = 1e9;  // beyond, and for NaN, there is nothing sensible to say
   if (!(seconds < kLongest)) return "?";
-  const auto whole = static_cast<std::int64_t>(std::max(seconds, 0.0) + 0.5);
+  const auto whole = static_cast<std::int64_t>(std::llround(std::max(seconds, 0.0)));
   const std::int64_t hours = whole / 3600, minutes = whole / 60 % 60;
   if (hours == 0) return fmt::format("{}:{:02}", minutes, whole % 60);
   return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);

@@ -228,7 +228,8 @@ GridLayout LayoutGrid(const HeadGrid& grid, const std::vector<std::size_t>& maps
     layout.panels.push_back({kEdge, y, panel_width, height});
     std::vector<Rectangle>& maps = layout.maps.emplace_back();
     for (std::size_t m = 0; m < count; ++m) {
-      const auto row = static_cast<double>(m / static_cast<std::size_t>(layout.columns));
+      const std::size_t rows_above = m / static_cast<std::size_t>(layout.columns);
+      const auto row = static_cast<double>(rows_above);
       const auto column = static_cast<double>(m % static_cast<std::size_t>(layout.columns));
       maps.push_back({kEdge + kPadding + tick_room + column * (side + gap), first + row * row_step,
                       side, side});

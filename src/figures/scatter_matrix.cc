@@ -71,8 +71,8 @@ void DrawCounts(Canvas* canvas, const ScatterCell& cell, const Rectangle& plot) 
   std::vector<std::uint8_t> rgb;
   for (int row = kBins - 1; row >= 0; --row) {  // large weights of y at the top
     for (int column = 0; column < kBins; ++column) {
-      const auto count =
-          static_cast<double>(cell.counts[static_cast<std::size_t>(row * kBins + column)]);
+      const auto count = static_cast<double>(
+          cell.counts[static_cast<std::size_t>(row) * kBins + static_cast<std::size_t>(column)]);
       // A single pair must show beside half a million: never paler than a sixth.
       const double depth =
           count == 0 ? 0

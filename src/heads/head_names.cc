@@ -123,7 +123,7 @@ std::string Does(HeadKind kind, std::int64_t offset) {
   }
 }
 
-int Percent(double share) { return static_cast<int>(share * 100 + 0.5); }
+int Percent(double share) { return static_cast<int>(std::lround(share * 100)); }
 
 std::string Sentence(const HeadStatistics& s, const HeadName& name) {
   if (name.kind == HeadKind::kNearEmpty) {

@@ -67,8 +67,7 @@ std::vector<T> ReadRaw(const SafetensorsFile& file, std::string_view name, DType
 
 Json ReadObject(const SafetensorsFile& file, const std::string& name) {
   const auto found = file.metadata().find(name);
-  const Json json =
-      found == file.metadata().end() ? Json() : ParseJson(found->second, file.source());
+  Json json = found == file.metadata().end() ? Json() : ParseJson(found->second, file.source());
   if (!json.is_object()) Fail("{}: its {} are not an object", file.source(), name);
   return json;
 }

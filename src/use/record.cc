@@ -71,8 +71,8 @@ Recording Record(const Model& model, std::vector<std::int32_t> ids, std::int64_t
     BackwardFromFinalNorm(pass, ids.data(), activations, &gradients, &scratch);
   }
   recording.ids = std::move(ids);
-  recording.values = std::move(recorder).TakeValues();
-  recording.gradients = std::move(recorder).TakeGradients();
+  recording.values = recorder.TakeValues();
+  recording.gradients = recorder.TakeGradients();
   return recording;
 }
 

@@ -32,8 +32,8 @@ class Recorder final : public Hooks {
 
   const std::map<TapId, RecordedTensor>& values() const { return values_; }
   const std::map<TapId, RecordedTensor>& gradients() const { return gradients_; }
-  std::map<TapId, RecordedTensor> TakeValues() && { return std::move(values_); }
-  std::map<TapId, RecordedTensor> TakeGradients() && { return std::move(gradients_); }
+  std::map<TapId, RecordedTensor> TakeValues() { return std::move(values_); }
+  std::map<TapId, RecordedTensor> TakeGradients() { return std::move(gradients_); }
 
  private:
   std::vector<TapId> wanted_;            // sorted

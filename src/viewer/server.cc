@@ -339,7 +339,7 @@ struct PageServer::State {
     post("/api/run", QuestionKind::kRun);
     post("/api/head", QuestionKind::kHead);
     post("/api/token", QuestionKind::kToken);
-    server.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+    server.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
       Answer(response, 500, "an error in the program itself");
     });
     server.set_error_handler([](const Request&, Response& response) {

@@ -110,11 +110,11 @@ TEST(Train, LearnsAddition) {
   ExpectAtMost("worst-answer-nats", worst, {.limit = std::numbers::ln2, .stated = 0.5});
 }
 
-// The tolerance bounds what all answers together may lose: 0.002 nats of 700 predictions are 1.4
+// The tolerance bounds what all answers together may lose: 0.003 nats of 700 predictions are 2.1
 // nats, and each wrong sum costs at least log 2. So at least 95 sums are right whichever gates the
 // path closes, and how many it closes is left to the measurement.
 TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
-  const double tolerance = 0.002;
+  const double tolerance = 0.003;
   double edges = 0.0, answers = 0.0;
   for (int start = 0; start < kStarts; ++start) {
     const TemporaryFolder folder;
