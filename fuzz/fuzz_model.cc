@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The first byte chooses: config.json, model.safetensors.index.json of a model whose shards are
-// good, fields added to a good config.json (so that mutations reach the checks behind the parser),
-// entries added to a good index, or a file of token ids. Input may be refused with Error; a
-// configuration that is accepted must come back from what ToJson writes, and a model that loads
-// must have the weights that were stored.
+// good, fields added to a good config.json of the first family or of another (so that mutations
+// reach the checks behind the parser), entries added to a good index, a file of token ids, or
+// another project's model file. Input may be refused with Error; a configuration that is accepted
+// must come back from what ToJson writes, and a model that loads must have the weights that were
+// stored.
 #include <unistd.h>
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "model/import.h"
 #include "model/model.h"
 
 namespace {
@@ -29,7 +31,8 @@ void Require(bool holds) {
 void FuzzConfig(std::string_view text) {
   const ModelConfig config = ParseConfig(ParseJson(text, "config.json"), "config.json");
   Require(config.ParameterCount() > 0);
-  Require(config.head_size() * config.heads == config.width);
+  Require(config.head_size() > 0 && config.heads % config.kv_heads() == 0);
+  Require(config.given_head_size > 0 || config.head_size() * config.heads == config.width);
   const Json written = ToJson(config, "float32");
   const ModelConfig back = ParseConfig(ParseJson(ToText(written), "again"), "again");
   Require(ToJson(back, "float32") == written);
@@ -68,6 +71,8 @@ class Shards {
     std::filesystem::remove_all(path_, ignored);
   }
 
+  const std::filesystem::path& path() const { return path_; }
+
   // The good index without its last two braces.
   const std::string& open_index() const { return index_; }
 
@@ -88,6 +93,14 @@ class Shards {
   std::string index_ = R"({"weight_map":{)";
 };
 
+void FuzzImport(const std::filesystem::path& file, std::string_view bytes) {
+  std::FILE* stream = std::fopen(file.c_str(), "w");
+  Require(stream != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), stream) == bytes.size());
+  Require(std::fclose(stream) == 0);
+  const Model model = ImportModel(file);
+  Require(static_cast<std::size_t>(model.config.ParameterCount()) * 4 < bytes.size());
+}
+
 void FuzzIds(std::string_view text) {
   const cli::InputTokens tokens = cli::ParseTokenRows(ParseJson(text, "ids"), "ids");
   Require(tokens.batch > 0 && !tokens.ids.empty());
@@ -103,8 +116,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   constexpr std::string_view kGood =
       R"("n_layer":2,"n_head":2,"n_embd":4,"vocab_size":9,"n_positions":8)";
+  constexpr std::string_view kOther =
+      R"("num_hidden_layers":2,"num_attention_heads":4,"hidden_size":8,"vocab_size":9,)"
+      R"("max_position_embeddings":8,"intermediate_size":6,"num_key_value_heads":2)";
   try {
-    switch (data[0] % 5) {
+    switch (data[0] % 7) {
       case 0:
         FuzzConfig(input);
         break;
@@ -117,8 +133,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 3:
         shards.Load(fmt::format("{}{}}}}}", shards.open_index(), input));
         break;
-      default:
+      case 4:
         FuzzIds(input);
+        break;
+      case 5:
+        FuzzConfig(fmt::format("{{{},{}}}", kOther, input));
+        break;
+      default:
+        FuzzImport(shards.path() / "foreign.bin", input);
     }
   } catch (const Error&) {
   }

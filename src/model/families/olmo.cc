@@ -23,7 +23,7 @@ void Read(ConfigFields& fields, ModelConfig* config) {
 void Write(const ModelConfig& config, Json* json) {
   relatives::Write(config, json);
   json->erase("rms_norm_eps");
-  json->erase("head_dim");
+  if (config.given_head_size == 0) json->erase("head_dim");
   (*json)["clip_qkv"] = nullptr;
   if (config.clip_qkv) (*json)["clip_qkv"] = std::stod(fmt::format("{}", *config.clip_qkv));
 }

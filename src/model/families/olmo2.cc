@@ -16,7 +16,7 @@ void Read(ConfigFields& fields, ModelConfig* config) {
 
 void Write(const ModelConfig& config, Json* json) {
   relatives::Write(config, json);
-  json->erase("head_dim");
+  if (config.given_head_size == 0) json->erase("head_dim");
 }
 
 std::vector<ParameterSpec> Parameters(const ModelConfig& config) {
