@@ -112,7 +112,8 @@ TEST(Train, LearnsAddition) {
 
 // The tolerance bounds what all answers together may lose: 0.003 nats of 700 predictions are 2.1
 // nats, and each wrong sum costs at least log 2. So at least 95 sums are right whichever gates the
-// path closes, and how many it closes is left to the measurement.
+// path closes. How many it closes differs from path to path: the mean of the starts is held. The
+// pressure is kept low and decays long, so that the end of every run meets the tolerance.
 TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
   const double tolerance = 0.003;
   double edges = 0.0, answers = 0.0;
@@ -126,10 +127,12 @@ TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
     options.lr = 3e-3;
     options.push = 0.0;
     options.slack = 0.02;
+    options.decay_fraction = 0.6;
     options.multiplier.initial = 2.0;
+    options.multiplier.maximum = 3.0;
     options.starts = Lines();
     options.tolerance = tolerance;
-    options.run.eval_every = 20;
+    options.run.eval_every = 10;
     options.seed = StartSeed(start);
     const SparsifyResult result =
         Sparsify(dense, AllSums(), AllSums(), options, folder / "sparse", {});
@@ -137,10 +140,10 @@ TEST(Sparsify, AnAdderKeepsItsSumsWithFewerEdges) {
     EXPECT_LE(result.best->loss, result.dense_loss + tolerance);
     const Model sparse = LoadModel(folder / "sparse");
     EXPECT_GE(SumsRight(sparse), 95) << "start " << start;
-    edges = std::max(edges, result.best->edge_fraction);
+    edges += result.best->edge_fraction / kStarts;
     answers = std::max(answers, LossOfAnswers(sparse).mean);
   }
-  ExpectAtMost("edges", edges, {.limit = 0.5, .stated = 0.25});
+  ExpectAtMost("edges", edges, {.limit = 0.4, .stated = 0.25});
   // Five wrong sums among 200 digits.
   ExpectAtMost("answer-nats", answers, {.limit = 5.0 * std::numbers::ln2 / 200.0, .stated = 0.25});
 }
