@@ -14,8 +14,9 @@ namespace {
 // Whatever changes the numbers of a run; a resumed one must agree.
 Json TrainSettings(const Model& start, std::span<const std::int32_t> train, const TrainOptions& o) {
   Json json = StepSettings(start.config, train, o.shape);
-  json.update({{"start_hash", o.drawn_start ? Json("drawn") : Json(WeightsFingerprint(start))},
-               {"steps", o.schedule.total},
+  // A start drawn from the seed follows from the other settings.
+  if (!o.drawn_start) json["start_hash"] = WeightsFingerprint(start);
+  json.update({{"steps", o.schedule.total},
                {"warmup", o.schedule.warmup},
                {"lr", o.schedule.peak},
                {"weight_decay", o.optimizer.weight_decay},
