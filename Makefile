@@ -18,12 +18,12 @@ all: build
 # The program alone.
 build:
 	@scripts/install-deps build
-	$(call SAY,Building the program: three minutes the first time)
+	$(call SAY,Building the program: three and a half minutes the first time)
 	$(call CONFIGURE)
 	$(COMPILE) --target clearhead
 
 demo: build
-	$(call SAY,The demo: one minute)
+	$(call SAY,The demo: forty seconds)
 	@$(BUILD)/bin/clearhead demo
 
 test:

@@ -9,6 +9,8 @@ pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(cairo REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(yaml_cpp REQUIRED IMPORTED_TARGET yaml-cpp)
+pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 
 # Products are shared out among our own threads, each part on one of them (kernels/gemm), so OpenBLAS must be
 # safe to call from several threads and start none itself. Debian's serial build is not safe: it has no locks

@@ -18,6 +18,7 @@
 #include "measure/patching_times.h"
 #include "measure/single_task.h"
 #include "measure/step_times.h"
+#include "measure/transcoder_times.h"
 
 namespace clearhead::cli {
 namespace {
@@ -43,6 +44,7 @@ class Bench {
     Attention();
     Training();
     Patching();
+    Features();
     if (o_.common.json) PrintJson(json_);
   }
 
@@ -170,6 +172,16 @@ class Bench {
     Row(fmt::format("exact patching, {} heads, {} prompts", t.heads, t.prompts),
         fmt::format("{:.2f} s", t.seconds),
         fmt::format("{:.1f} x faster than whole runs (processor time)", t.TimesFaster()));
+  }
+
+  void Features() {
+    const TranscoderTimes t = TimeTranscoderStep(For(5.0));
+    const double ratio = t.seconds * sgemm_ / t.flops;
+    json_["transcoder_step"] = {{"seconds", t.seconds},
+                                {"tokens_per_second", t.tokens / t.seconds},
+                                {"arithmetic_ratio", ratio}};
+    Row("features, 6 x 4096, a step of 4096 tokens", fmt::format("{:.1f} ms", 1e3 * t.seconds),
+        fmt::format("{:.2f} x its arithmetic by sgemm", ratio));
   }
 
   const Options& o_;

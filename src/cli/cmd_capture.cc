@@ -6,9 +6,11 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/feature_options.h"
 #include "cli/gate_options.h"
 #include "cli/precision.h"
 #include "core/error.h"
+#include "features/feature_recording.h"
 #include "use/record.h"
 
 namespace clearhead::cli {
@@ -18,8 +20,9 @@ struct Options {
   CommonOptions common;
   InputOptions input;
   GateFlags gates;
-  std::string model, out, taps, precision = "fp32";
-  Option* taps_option = nullptr;
+  FeatureFlags features;
+  std::string model, out, taps, precision = "fp32", freeze = "none";
+  Option *taps_option = nullptr, *freeze_option = nullptr;
   bool gradients = false;
 };
 
@@ -31,26 +34,49 @@ void Run(const Options& options) {
   capture.gates = options.gates.Resolve(model.config, options.common.seed);
   ModelConfig running = model.config;
   if (capture.gates.open) running.attention = AttentionKind::kSoftmax;  // has no gates to look at
-  if (options.taps_option->count() > 0) capture.taps = MatchTaps(options.taps, running);
+  const std::optional<Transcoder> features = options.features.Load(model);
+  if (!features && options.freeze_option->count() > 0) {
+    FailUsage("--freeze is about changed features; give --features DIR and --feature too");
+  }
+  FeatureTaps taps;
+  if (options.taps_option->count() > 0 && features) {
+    taps = MatchFeatureTaps(options.taps, running);
+  } else if (options.taps_option->count() > 0) {
+    taps.taps = capture.taps = MatchTaps(options.taps, running);
+  }
   capture.gradients = options.gradients;
   std::optional<PackedWeights> packed;
   if (UseBf16(options.precision)) {
     packed.emplace().Pack(model);
     capture.packed = &*packed;
   }
-  const Recording recording = Record(model, input.ids, input.batch, capture);
-  const WrittenFile result = WriteRecording(recording, options.out);
+  FeatureRecording run;
+  std::vector<TensorToWrite> more;
+  if (features) {
+    run = RecordFeatures(model, *features, input.ids, input.batch,
+                         {.record = capture,
+                          .taps = taps,
+                          .interventions = options.features.Interventions(*features),
+                          .freeze = ParseFreeze(options.freeze)});
+    more = FeatureTensors(run);
+  } else {
+    run.recording = Record(model, input.ids, input.batch, capture);
+  }
+  const Recording& recording = run.recording;
+  const WrittenFile result = WriteRecording(recording, options.out, more);
   Json json = {{"out", options.out},
                {"batch", input.batch},
                {"length", static_cast<std::int64_t>(input.ids.size()) / input.batch},
                {"tensors", result.tensors},
                {"bytes", result.bytes}};
   if (options.gradients) json["loss"] = recording.loss;
+  if (features) json["active_features"] = run.values.size();
   if (options.common.json) return PrintJson(json);
   Print(fmt::format(
-      "{}: {} tensors, {:.1f} MB{}\n", options.out, result.tensors,
+      "{}: {} tensors, {:.1f} MB{}{}\n", options.out, result.tensors,
       static_cast<double>(result.bytes) / 1e6,
-      options.gradients ? fmt::format(", loss {:.6f}", recording.loss) : std::string()));
+      options.gradients ? fmt::format(", loss {:.6f}", recording.loss) : std::string(),
+      features ? fmt::format(", {} active features", run.values.size()) : std::string()));
 }
 
 }  // namespace
@@ -72,6 +98,17 @@ void AddCapture(CLI::App& app) {
   command->add_flag("--gradients", options->gradients,
                     "Add loss (mean next-token cross-entropy), grad.<parameter as Hugging Face "
                     "names it>, grad.<tap>");
+  options->features.Add(command,
+                        "Features of the model: adds features.active [n,4] (sequence, layer, "
+                        "position, feature), features.values [n], and with --taps "
+                        "features.{layer}.pre, .reconstruction and .error");
+  options->freeze_option =
+      command
+          ->add_option("--freeze", options->freeze,
+                       "What changed features leave as it was: none, attention (its weights), all "
+                       "(also the divisors of norms and MLP outputs: direct effects) (default: "
+                       "none)")
+          ->check(IsMember({"none", "attention", "all"}));
   options->gates.Add(command, /*with_weight=*/true);
   AddPrecision(command, &options->precision);
 }

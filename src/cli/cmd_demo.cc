@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// clearhead demo: the whole story in about a minute, with the models that ship. Everything is done
+// clearhead demo: the whole story in under a minute, with the models that ship. Everything is done
 // by commands that are shown before they run.
 #include <fmt/format.h>
 
@@ -26,6 +26,10 @@ namespace fs = std::filesystem;
 constexpr const char* kAdder = "addition";
 constexpr const char* kDense = "tale";
 constexpr const char* kSparse = "tale-sparse";
+constexpr const char* kFeatures = "tale-sparse-features";
+constexpr const char* kFeaturePrompt = "The opposite of \"large\" is \"";
+constexpr std::size_t kShownFeatures = 3;
+constexpr double kSureLabel = 0.8;  // share of a label's places on which its feature fires
 constexpr const char* kMarker = ".clearhead-demo";
 constexpr std::int64_t kSums = 200;
 constexpr Task kPromptTasks[] = {Task::kCopy, Task::kIoi, Task::kGreaterThan, Task::kOpposites,
@@ -65,6 +69,7 @@ class Demo {
       SparsifyAdder();
       ComparePrompts();
       WriteFiles();
+      ShowFeatures();
     } catch (const Interrupted&) {
       throw Interrupted(fmt::format("interrupted; what was finished is in '{}'", o_.out));
     }
@@ -238,6 +243,54 @@ class Demo {
     found_["out"] = o_.out;
   }
 
+  // Of the features that fire on a prompt those that write most and whose labels can be relied on,
+  // at most one for each token; and the card of the first.
+  void ShowFeatures() {
+    Say("\n4. What the MLPs of the sparse twin compute: features\n");
+    const CommandWords show = {"features", "show", kSparse, kFeatures};
+    const CommandWords prompt = show + CommandWords{"--prompt", kFeaturePrompt};
+    ShowCommand(prompt);
+    found_["features"] = Json::array();
+    try {
+      const Json fired = ParseJson(CaptureCommand(prompt + CommandWords{"--json"}), "features");
+      std::vector<Json> best;
+      for (const Json& token : fired["tokens"]) {
+        Json strongest;
+        for (std::size_t l = token["layers"].size() / 2; l < token["layers"].size(); ++l) {
+          for (const Json& feature : token["layers"][l]["strongest"]) {
+            const bool sure = feature.contains("label") && feature["label"].is_object() &&
+                              feature["label"].value("share", 0.0) >= kSureLabel;
+            if (sure && (strongest.is_null() || feature["written"] > strongest["written"])) {
+              strongest = feature;
+              strongest["token"] = token["token"];
+            }
+          }
+        }
+        const bool known = std::any_of(best.begin(), best.end(), [&](const Json& other) {
+          return !strongest.is_null() && other["feature"] == strongest["feature"];
+        });
+        if (!strongest.is_null() && !known) best.push_back(strongest);
+      }
+      std::sort(best.begin(), best.end(),
+                [](const Json& a, const Json& b) { return a["written"] > b["written"]; });
+      if (best.size() > kShownFeatures) best.resize(kShownFeatures);
+      for (const Json& feature : best) {
+        found_["features"].push_back({{"feature", feature["feature"]},
+                                      {"token", feature["token"]},
+                                      {"label", feature["label"]["text"]},
+                                      {"share", feature["label"]["share"]}});
+        Say(fmt::format("  {} on \"{}\": fires at {} ({:.0f} % of the places)\n",
+                        feature["feature"].get<std::string>(), feature["token"].get<std::string>(),
+                        feature["label"]["text"].get<std::string>(),
+                        100.0 * feature["label"]["share"].get<double>()));
+      }
+      if (!best.empty()) Do(show + CommandWords{best[0]["feature"].get<std::string>()});
+    } catch (const Error& error) {
+      Say(fmt::format("  did not work: {}\n", error.what()));
+      found_["failed"]["features"] = error.what();
+    }
+  }
+
   // How well both do the tasks; the first that both master, or the one that they do best.
   std::string TaskForCircuit() {
     std::map<std::string, double> worse;  // of the two accuracies
@@ -339,7 +392,7 @@ void AddDemo(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Command* command = AddCommand(
       app, "demo",
-      "The whole story in about a minute, with the models that ship: makes a dense model sparse,\n"
+      "The whole story in under a minute, with the models that ship: makes a dense model sparse,\n"
       "compares a language model with its sparse twin, and writes pictures, statistics, a circuit\n"
       "and a report. Each command is shown before it runs.",
       "clearhead demo --out my-demo", options, Run);

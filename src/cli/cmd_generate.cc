@@ -4,9 +4,11 @@
 
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/feature_options.h"
 #include "cli/gate_options.h"
 #include "cli/numbers.h"
 #include "core/error.h"
+#include "features/feature_run.h"
 #include "model/run.h"
 #include "text/utf8.h"
 #include "use/generate.h"
@@ -17,6 +19,7 @@ namespace {
 struct Options {
   CommonOptions common;
   GateFlags gates;
+  FeatureFlags features;
   std::string model, prompt, ids;
   Option *prompt_option = nullptr, *ids_option = nullptr;
   GenerateOptions generate;
@@ -38,6 +41,19 @@ void Run(const Options& options) {
   generate.stop_tokens = model.config.end_of_text;
   generate.gates = options.gates.Resolve(model.config, options.common.seed);
   generate.gates.sum_probabilities = false;
+
+  const std::optional<Transcoder> features = options.features.Load(model);
+  std::optional<FeatureRun> changed;
+  if (features && options.features.changes.empty()) {
+    FailUsage("--features alone changes nothing; say what to change with --feature");
+  }
+  if (features) {
+    generate.hooks = &changed.emplace(
+        model, *features,
+        FeatureRunOptions{.interventions = options.features.Interventions(*features),
+                          .keep_active = false,
+                          .continues = true});
+  }
 
   std::vector<std::int32_t> prompt =
       from_ids ? ParseIds(options.ids) : tokenizer->EncodePrompt(options.prompt);
@@ -104,6 +120,7 @@ void AddGenerate(CLI::App& app) {
       ->add_option("--top-k", options->generate.top_k,
                    "Draw from the K most likely only (default: all)")
       ->check(PositiveNumber());
+  options->features.Add(command, "Features of the model, to change some with --feature");
   options->gates.Add(command, /*with_weight=*/false);
 }
 

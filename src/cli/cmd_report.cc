@@ -16,14 +16,15 @@ namespace {
 
 struct Options {
   CommonOptions common;
-  std::vector<std::string> models, labels, prompts;
+  ViewedOptions viewed;
+  std::vector<std::string> prompts;
   std::string out, results;
 };
 
 void Run(const Options& o) {
   std::vector<ResultFile> results;
   if (!o.results.empty()) results = ReadResults(o.results);
-  const ModelSet set = OpenViewedModels(o.models, o.labels);
+  const ModelSet set = OpenViewedModels(o.viewed);
   const std::vector<std::string> prompts = o.prompts.empty() ? ExamplePrompts(set) : o.prompts;
   std::optional<Progress> line;
   const std::string page =
@@ -51,10 +52,7 @@ void AddReport(CLI::App& app) {
       app, "report", "Write the page with its data into one file that needs no server or network",
       "clearhead report gpt2 sparse-gpt2 --prompt 'The cat sat on the mat' --out report.html",
       options, Run);
-  command->add_option("MODEL", options->models,
-                      "One or two folders or names of models (default: the pair that ships)");
-  command->add_option("--label", options->labels, "Title of each model, in order")
-      ->allow_extra_args(false);
+  options->viewed.Add(command);
   command
       ->add_option("--prompt", options->prompts,
                    "A text to run both on; repeatable (default: an example of each task)")

@@ -16,7 +16,7 @@ namespace {
 
 struct Options {
   CommonOptions common;
-  std::vector<std::string> models, labels;
+  ViewedOptions viewed;
   std::string host = "127.0.0.1", results;
   int port = 8042;
   bool open = false;
@@ -33,7 +33,7 @@ void OpenBrowser(std::string address) {
 void Run(const Options& o) {
   std::vector<ResultFile> results;
   if (!o.results.empty()) results = ReadResults(o.results);
-  PageServer server(OpenViewedModels(o.models, o.labels), std::move(results), CurrentPool());
+  PageServer server(OpenViewedModels(o.viewed), std::move(results), CurrentPool());
   const int port = server.Bind(o.host, o.port);
   const bool six = o.host.find(':') != std::string::npos;
   const std::string address =
@@ -58,10 +58,7 @@ void AddServe(CLI::App& app) {
   Command* command = AddCommand(
       app, "serve", "Explore one or two models side by side in a browser, on this machine only",
       "clearhead serve gpt2 sparse-gpt2 --open", options, Run);
-  command->add_option("MODEL", options->models,
-                      "One or two folders or names of models (default: the pair that ships)");
-  command->add_option("--label", options->labels, "Title of each model, in order")
-      ->allow_extra_args(false);
+  options->viewed.Add(command);
   command->add_option("--results", options->results,
                       "Folder with results of `circuit --out` and `scatter --json` to show");
   command->add_option("--port", options->port, "Port (default: 8042; 0: any free one)")

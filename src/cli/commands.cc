@@ -18,6 +18,9 @@ void AddCommands(CLI::App& app) {
   AddReport(app);
   AddTasks(app);
   AddCircuit(app);
+  AddFeatures(app);
+  AddTrace(app);
+  AddCarriers(app);
   AddTrain(app);
   AddSparsify(app);
   AddConvert(app);

@@ -39,5 +39,14 @@ void AddHeads(CLI::App& app);
 void AddScatter(CLI::App& app);
 void AddServe(CLI::App& app);
 void AddReport(CLI::App& app);
+void AddTrace(CLI::App& app);
+void AddCarriers(CLI::App& app);
+
+// `features` stands in front of commands of its own; these are they.
+void AddFeatures(CLI::App& app);
+void AddFeaturesTrain(CLI::App& features);
+void AddFeaturesEval(CLI::App& features);
+void AddFeaturesIndex(CLI::App& features);
+void AddFeaturesShow(CLI::App& features);
 
 }  // namespace clearhead::cli

@@ -63,6 +63,16 @@ bool IsModel(const fs::path& path) {
   return fs::exists(path / "config.json", error);
 }
 
+bool IsFeatures(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path / "config.yaml", error) || fs::exists(path / "clt_cfg.json", error);
+}
+
+// A name is not a path: nothing outside the folders of models can be reached with it.
+bool IsName(const std::string& name) {
+  return !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+}
+
 }  // namespace
 
 std::vector<std::string> ShippedModels() {
@@ -80,8 +90,7 @@ std::vector<std::string> ShippedModels() {
 
 fs::path FindModel(const std::string& name) {
   if (IsModel(name)) return name;
-  const bool plain = name.find('/') == std::string::npos && name != "." && name != "..";
-  if (plain && !name.empty()) {
+  if (IsName(name)) {
     for (const fs::path& folder : ModelFolders()) {
       if (IsModel(folder / name)) return fs::weakly_canonical(folder / name);
     }
@@ -98,6 +107,16 @@ fs::path FindModel(const std::string& name) {
        shipped.empty()
            ? std::string(", and no models ship with this build")
            : fmt::format(", and the models that ship are {}", fmt::join(shipped, ", ")));
+}
+
+fs::path FindFeatures(const std::string& name) {
+  if (IsFeatures(name)) return name;
+  if (IsName(name)) {
+    for (const fs::path& folder : ModelFolders()) {
+      if (IsFeatures(folder / name)) return fs::weakly_canonical(folder / name);
+    }
+  }
+  return name;  // whoever reads it says what is missing there
 }
 
 void Print(std::string_view text) {

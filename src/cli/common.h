@@ -55,6 +55,9 @@ Command* AddCommand(CLI::App& app, const std::string& name, const std::string& d
 // MODEL on the command line: a folder, or the name of a model that ships with the program.
 std::filesystem::path FindModel(const std::string& name);
 
+// FEATURES on the command line: a folder, or the name of features that ship with the program.
+std::filesystem::path FindFeatures(const std::string& name);
+
 // Names of the models that ship, for help and messages.
 std::vector<std::string> ShippedModels();
 

@@ -44,10 +44,15 @@ std::string CommandNeeded(const CLI::App& app) {
 
 // CLI11's own words, on one line, and where to look.
 int ComplainUsage(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string what = app.get_subcommands().empty() ? CommandNeeded(app) : error.what();
   std::string command = "clearhead";
-  for (const CLI::App* sub : app.get_subcommands()) command += " " + sub->get_name();
-  return Complain(fmt::format("{} (see {} --help)", what, command), 2);
+  const CLI::App* at = &app;  // down to the command, or the group that got none
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    command += " " + at->get_name();
+  }
+  const bool group = !at->get_subcommands([](const CLI::App*) { return true; }).empty();
+  return Complain(
+      fmt::format("{} (see {} --help)", group ? CommandNeeded(*at) : error.what(), command), 2);
 }
 
 // --help and --version. A full disk must be noticed here too.

@@ -80,4 +80,10 @@ std::shared_ptr<Command> AddSubcommand(CLI::App& app, const std::string& name,
   return std::make_shared<Command>(app.add_subcommand(name, description));
 }
 
+CLI::App& AddGroup(CLI::App& app, const std::string& name, const std::string& description) {
+  CLI::App* group = app.add_subcommand(name, description);
+  group->require_subcommand(1);
+  return *group;
+}
+
 }  // namespace clearhead::cli

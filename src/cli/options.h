@@ -73,4 +73,8 @@ class Command {
 std::shared_ptr<Command> AddSubcommand(CLI::App& app, const std::string& name,
                                        const std::string& description);
 
+// A word in front of commands of its own, as in `clearhead features train`: add them to what this
+// returns.
+CLI::App& AddGroup(CLI::App& app, const std::string& name, const std::string& description);
+
 }  // namespace clearhead::cli

@@ -331,7 +331,9 @@ std::string HeaderText(std::span<const TensorToWrite> tensors,
     if (tensor.data != nullptr) {
       Check(IsConvertibleFloat(tensor.dtype), "fp32 values are written as F32, F16 or BF16");
     } else {
-      Check(tensor.raw.size() == static_cast<std::size_t>(*length),
+      std::size_t raw = tensor.raw.size();
+      for (const std::span<const std::byte> part : tensor.raw_parts) raw += part.size();
+      Check(raw == static_cast<std::size_t>(*length),
             "the raw bytes of a tensor do not match its shape");
     }
     header += fmt::format(R"({}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}},)",
@@ -430,6 +432,7 @@ void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorT
   for (const TensorToWrite& tensor : tensors) {
     if (tensor.data == nullptr) {
       file.Write(tensor.raw);
+      for (const std::span<const std::byte> part : tensor.raw_parts) file.Write(part);
       continue;
     }
     const std::int64_t size = *ByteLength(tensor.shape, tensor.dtype) / DTypeSize(tensor.dtype);

@@ -69,13 +69,14 @@ bool AlignedFor(const TensorEntry& entry) {
 void ConvertToFloat(const TensorEntry& entry, float* out);
 
 // A tensor for WriteSafetensors: either fp32 values, converted to `dtype` (F32, F16, BF16) while
-// writing, or the raw bytes of any dtype (counters, fp64).
+// writing, or the raw bytes of any dtype (counters, fp64), in one piece or several.
 struct TensorToWrite {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
-  const float* data = nullptr;          // if not null
-  std::span<const std::byte> raw = {};  // otherwise
+  const float* data = nullptr;                             // if not null
+  std::span<const std::byte> raw = {};                     // otherwise
+  std::vector<std::span<const std::byte>> raw_parts = {};  // and behind it
 };
 
 // Writes the tensors in the order given, complete or not at all; equal input gives equal bytes. The

@@ -165,24 +165,32 @@ std::optional<TapId> ParseTap(std::string_view name, const ModelConfig& config) 
   return std::nullopt;
 }
 
-std::vector<TapId> MatchTaps(std::string_view patterns, const ModelConfig& config) {
-  const std::vector<TapId> all = AllTaps(config);
-  std::vector<bool> chosen(all.size(), false);
+std::vector<bool> MatchNames(std::string_view patterns, const std::vector<std::string>& names,
+                             std::string_view example) {
+  std::vector<bool> chosen(names.size(), false);
   std::size_t begin = 0;
   while (begin <= patterns.size()) {
     const std::size_t comma = std::min(patterns.find(',', begin), patterns.size());
     const std::string_view given = patterns.substr(begin, comma - begin);
     const std::string_view pattern = given == "all" ? "*" : given;
     bool any = false;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (Matches(pattern, TapName(all[i]))) chosen[i] = any = true;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (Matches(pattern, names[i])) chosen[i] = any = true;
     }
     if (!any) {
       Fail("no tap of this model is named '{}'; names look like {}, and * matches any characters",
-           given, TapName({Tap::kPattern, 0}));
+           given, example);
     }
     begin = comma + 1;
   }
+  return chosen;
+}
+
+std::vector<TapId> MatchTaps(std::string_view patterns, const ModelConfig& config) {
+  const std::vector<TapId> all = AllTaps(config);
+  std::vector<std::string> names;
+  for (const TapId id : all) names.push_back(TapName(id));
+  const std::vector<bool> chosen = MatchNames(patterns, names, TapName({Tap::kPattern, 0}));
   std::vector<TapId> result;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (chosen[i]) result.push_back(all[i]);

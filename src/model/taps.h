@@ -76,4 +76,8 @@ std::vector<TapId> AllTaps(const ModelConfig& config);
 // every tap. A pattern that matches nothing is refused.
 std::vector<TapId> MatchTaps(std::string_view patterns, const ModelConfig& config);
 
+// The same over any names: which of them are matched. Messages show `example`, the look of a name.
+std::vector<bool> MatchNames(std::string_view patterns, const std::vector<std::string>& names,
+                             std::string_view example);
+
 }  // namespace clearhead

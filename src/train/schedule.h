@@ -26,4 +26,10 @@ inline double LearningRate(const Schedule& s, std::int64_t step) {
   return s.peak * (s.final_fraction + (1.0 - s.final_fraction) * cosine);
 }
 
+// Linear warm-up over 5 % of the steps, then constant, then linearly to 0 over the last 30 %.
+inline double WarmHoldDecay(double peak, std::int64_t total, std::int64_t step) {
+  const double at = (static_cast<double>(step) + 0.5) / static_cast<double>(total);
+  return peak * std::min({at / 0.05, 1.0, (1.0 - at) / 0.3});
+}
+
 }  // namespace clearhead

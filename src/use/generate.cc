@@ -73,15 +73,24 @@ Generation Generate(const Model& model, std::vector<std::int32_t> prompt,
   std::int32_t token = 0;
   {
     Activations activations(config, 1, length, Keep::kNothing, /*logit_rows=*/0);
-    const Pass pass{
-        .model = model, .batch = 1, .length = length, .cache = &cache, .gates = options.gates};
+    const Pass pass{.model = model,
+                    .batch = 1,
+                    .length = length,
+                    .hooks = options.hooks,
+                    .cache = &cache,
+                    .gates = options.gates};
     ForwardToFinalNorm(pass, result.ids.data(), activations);
     token = next(activations.ln_f + (length - 1) * config.width);
   }
   result.prompt_seconds = SecondsSince(start);
 
   Activations step(config, 1, 1, Keep::kNothing, /*logit_rows=*/0);
-  const Pass pass{.model = model, .batch = 1, .length = 1, .cache = &cache, .gates = options.gates};
+  const Pass pass{.model = model,
+                  .batch = 1,
+                  .length = 1,
+                  .hooks = options.hooks,
+                  .cache = &cache,
+                  .gates = options.gates};
   start = std::chrono::steady_clock::now();
   while (true) {
     result.ids.push_back(token);

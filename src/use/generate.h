@@ -18,6 +18,7 @@ struct GenerateOptions {
   std::uint64_t seed = 0;
   std::vector<std::int32_t> stop_tokens = {};  // each ends the text; it is part of the result
   GateRun gates = {};
+  Hooks* hooks = nullptr;  // of the prompt's pass and of every token's after it
 };
 
 struct Generation {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/safetensors.h"
 #include "model/output.h"
 #include "model/run.h"
 
@@ -48,7 +47,7 @@ Recording Record(const Model& model, std::vector<std::int32_t> ids, std::int64_t
   const Pass pass{.model = model,
                   .batch = batch,
                   .length = length,
-                  .hooks = &recorder,
+                  .hooks = options.around ? options.around(&recorder) : &recorder,
                   .gates = options.gates,
                   .packed = options.packed};
   const std::int64_t logit_rows = options.gradients ? std::min<std::int64_t>(pass.rows(), 512) : 0;
@@ -76,7 +75,8 @@ Recording Record(const Model& model, std::vector<std::int32_t> ids, std::int64_t
   return recording;
 }
 
-WrittenFile WriteRecording(const Recording& recording, const std::filesystem::path& out) {
+WrittenFile WriteRecording(const Recording& recording, const std::filesystem::path& out,
+                           std::span<const TensorToWrite> more) {
   const std::int64_t batch = recording.batch, length = recording.length;
   std::vector<TensorToWrite> tensors = {{.name = "ids",
                                          .dtype = DType::kI32,
@@ -105,6 +105,7 @@ WrittenFile WriteRecording(const Recording& recording, const std::filesystem::pa
                          .data = tensor.values.data()});
     }
   }
+  tensors.insert(tensors.end(), more.begin(), more.end());
   WriteSafetensors(out, tensors);
   WrittenFile written{.tensors = static_cast<std::int64_t>(tensors.size())};
   for (const TensorToWrite& tensor : tensors) {

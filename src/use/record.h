@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "core/buffer.h"
+#include "core/safetensors.h"
 #include "model/intervention.h"
 #include "model/pass.h"
 #include "use/recorder.h"
@@ -20,6 +23,9 @@ struct RecordOptions {
   std::vector<Intervention> interventions = {};
   GateRun gates = {};
   const PackedWeights* packed = nullptr;  // products in bf16
+  // Hooks of the caller's around the recorder, which they hand on what it wants. None: the
+  // recorder.
+  std::function<Hooks*(Hooks* recorder)> around = {};
 };
 
 struct Recording {
@@ -44,7 +50,8 @@ struct WrittenFile {
 };
 
 // A safetensors file: `ids` (I32), `logits` [B,T,V], the taps by name, batch first, fp32; with
-// gradients also `loss`, grad.<parameter in the library's names>, grad.<tap>.
-WrittenFile WriteRecording(const Recording& recording, const std::filesystem::path& out);
+// gradients also `loss`, grad.<parameter in the library's names>, grad.<tap>. `more` comes last.
+WrittenFile WriteRecording(const Recording& recording, const std::filesystem::path& out,
+                           std::span<const TensorToWrite> more = {});
 
 }  // namespace clearhead

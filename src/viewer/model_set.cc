@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "features/transcoder_files.h"
 
 namespace clearhead {
 namespace {
@@ -19,6 +20,23 @@ void CheckSameTokens(const Tokenizer& a, const Tokenizer& b, const ModelPlace& f
       "'{}' and '{}' have different vocabularies: their tokens differ from number {} on; view "
       "models with one tokenizer",
       first.label, other.label, id);
+}
+
+std::shared_ptr<const ViewedFeatures> OpenFeatures(const std::filesystem::path& folder,
+                                                   const Model& model, const Tokenizer& tokenizer) {
+  if (folder.empty()) return nullptr;
+  auto features = std::make_shared<ViewedFeatures>(
+      ViewedFeatures{.transcoder = LoadTranscoder(folder), .index = FindIndex(folder)});
+  CheckFits(features->transcoder, model);
+  if (!features->index) return features;
+  features->index->CheckBelongsTo(features->transcoder);
+  if (features->index->info().vocabulary > tokenizer.vocabulary_size()) {
+    Fail(
+        "'{}': its index knows {} tokens, the tokenizer {}; make it again with `clearhead features "
+        "index`",
+        folder.string(), features->index->info().vocabulary, tokenizer.vocabulary_size());
+  }
+  return features;
 }
 
 }  // namespace
@@ -43,6 +61,8 @@ ModelSet LoadModelSet(const std::vector<ModelPlace>& places) {
       CheckSameTokens(set.tokenizer, Tokenizer::Load(place.folder), places[0], place);
     }
     set.models.push_back({place.label, LoadModel(place.folder)});
+    ViewedModel& viewed = set.models.back();
+    viewed.features = OpenFeatures(place.features, viewed.model, set.tokenizer);
     if (set.models.back().model.config.vocabulary < set.tokenizer.vocabulary_size()) {
       Fail("'{}' has {} embeddings for {} tokens; its tokenizer belongs to another model",
            place.label, set.models.back().model.config.vocabulary, set.tokenizer.vocabulary_size());

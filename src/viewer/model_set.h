@@ -3,17 +3,26 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "features/feature_index.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
 
 namespace clearhead {
 
+struct ViewedFeatures {
+  Transcoder transcoder;
+  std::optional<FeatureIndex> index;  // without one there are no labels and no examples
+};
+
 struct ViewedModel {
   std::string label;
   Model model;
+  std::shared_ptr<const ViewedFeatures> features = {};  // null: none were given
 };
 
 struct ModelSet {
@@ -29,9 +38,11 @@ struct ModelSet {
 struct ModelPlace {
   std::filesystem::path folder;
   std::string label;
+  std::filesystem::path features = {};  // folder of its transcoder; empty: none
 };
 
-// Throws Error if two of them have different tokens.
+// Throws Error if two of them have different tokens, or if features or their index are another
+// model's.
 ModelSet LoadModelSet(const std::vector<ModelPlace>& places);
 
 }  // namespace clearhead

@@ -7,27 +7,15 @@
 #include "core/error.h"
 #include "heads/results_json.h"
 #include "tasks/task_items.h"
+#include "viewer/feature_answers.h"
 #include "viewer/frame.h"
 #include "viewer/prompt_run.h"
+#include "viewer/question_fields.h"
 
 namespace clearhead {
 namespace {
 
 constexpr std::int64_t kExamples = 3;  // of each task
-
-std::int64_t WholeNumber(const Json& json, std::string_view name, std::int64_t low,
-                         std::int64_t high) {
-  if (!json.is_number_integer() || json.get<double>() < static_cast<double>(low) ||
-      json.get<double>() > static_cast<double>(high)) {
-    Fail("'{}' is {}; it must be a whole number from {} to {}", name, ToText(json, -1), low, high);
-  }
-  return json.get<std::int64_t>();
-}
-
-const std::string& Text(const Json& json, std::string_view name) {
-  if (!json.is_string()) Fail("'{}' is {}; it must be a text", name, ToText(json, -1));
-  return json.get_ref<const std::string&>();
-}
 
 HeadId HeadOf(const Json& json, const ViewedModel& viewed) {
   const std::string& text = Text(json, "head");
@@ -58,7 +46,8 @@ void CheckFields(const Json& json, QuestionKind kind) {
     const bool known = std::find(kAlways.begin(), kAlways.end(), name) != kAlways.end() ||
                        (kind == QuestionKind::kRun && (name == "cells" || name == "likeliest")) ||
                        (kind == QuestionKind::kHead && name == "head") ||
-                       (kind == QuestionKind::kToken && name == "position");
+                       (kind == QuestionKind::kToken && name == "position") ||
+                       (kind == QuestionKind::kFeatures && name == "strongest");
     if (!known) Fail("'{}' is not a field of this question", name.substr(0, 40));
   }
 }
@@ -170,6 +159,9 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
   if (json.contains("likeliest")) {
     q.likeliest = WholeNumber(json["likeliest"], "likeliest", 1, kMaxLikeliest);
   }
+  if (json.contains("strongest")) {
+    q.strongest = WholeNumber(json["strongest"], "strongest", 1, kMaxStrongest);
+  }
   if (kind == QuestionKind::kHead) {
     if (!json.contains("head")) Fail("the question has no 'head'");
     // Models may differ in shape: a head of any of them will do.
@@ -198,15 +190,17 @@ std::int64_t MostCells(const ModelSet& set, std::int64_t length) {
 
 Json Overview(const ModelSet& set, const std::vector<ResultFile>& results) {
   Json models = Json::array(), tasks = Json::array(), files = Json::array();
-  for (const auto& [label, model] : set.models) {
+  for (const ViewedModel& viewed : set.models) {
+    const Model& model = viewed.model;
     const bool gated = model.config.attention == AttentionKind::kGated;
-    models.push_back({{"label", label},
+    models.push_back({{"label", viewed.label},
                       {"layers", model.config.layers},
                       {"heads_per_layer", model.config.heads},
                       {"width", model.config.width},
                       {"parameters", model.config.ParameterCount()},
                       {"positions", model.config.positions},
-                      {"attention", gated ? "gated" : "softmax"}});
+                      {"attention", gated ? "gated" : "softmax"},
+                      {"features", FeaturesInfo(viewed)}});
   }
   for (const TaskInfo& info : AllTasks()) {
     TaskSet items;

@@ -18,6 +18,7 @@ namespace clearhead {
 inline constexpr std::int64_t kMaxPromptBytes = 64 * 1024;
 inline constexpr std::int64_t kMaxCells = 256;
 inline constexpr std::int64_t kMaxLikeliest = 50;
+inline constexpr std::int64_t kMaxStrongest = 50;
 inline constexpr std::int64_t kMaxMapFloats = 5'000'000;  // of one answer, all models: 20 MB
 
 // A question about one prompt: what the page posts. Parsing refuses unknown fields, prompts that
@@ -28,11 +29,12 @@ struct PageQuestion {
   std::vector<std::vector<HeadId>> ablated;  // one list for each model
   bool open_gates = false;
   std::int64_t cells = 64, likeliest = 10;
-  HeadId head = {};           // of HeadFrame
-  std::int64_t position = 0;  // of TokenFrame
+  std::int64_t strongest = 8;  // of FeaturesFrame
+  HeadId head = {};            // of HeadFrame
+  std::int64_t position = 0;   // of TokenFrame
 };
 
-enum class QuestionKind { kRun, kHead, kToken };
+enum class QuestionKind { kRun, kHead, kToken, kFeatures };
 
 // Throws Error: one line for the person at the page.
 PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const ModelSet& set);

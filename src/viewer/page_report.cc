@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "viewer/page_report.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "viewer/ablation_runs.h"
+#include "viewer/feature_answers.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
 
 namespace clearhead {
 namespace {
+
+// Of each model: cards are what makes a report with features large.
+constexpr std::int64_t kReportStrongest = 5, kReportCards = 1000;
 
 std::string Base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
@@ -31,6 +37,26 @@ void Replace(std::string* page, std::string_view mark, std::string_view text) {
   const std::size_t at = page->find(mark);
   Check(at != std::string::npos, "the page has its marks");
   page->replace(at, mark.size(), text);
+}
+
+// What fires on the prompts, and the cards of these features.
+template <typename Add>
+void AddFeatures(const ModelSet& set, std::vector<PageQuestion> questions, const Add& add) {
+  if (std::none_of(set.models.begin(), set.models.end(),
+                   [](const ViewedModel& viewed) { return viewed.features != nullptr; })) {
+    return;
+  }
+  std::vector<std::vector<std::optional<PromptFeatures>>> runs;
+  for (PageQuestion& question : questions) {
+    question.strongest = kReportStrongest;
+    runs.push_back(RunFeatures(set, question, {}));
+    add("features", FeaturesFrame(set, question, runs.back()));
+  }
+  for (std::size_t m = 0; m < set.models.size(); ++m) {
+    if (set.models[m].features) {
+      add("cards", ToText(CardsOf(set, m, runs, kReportCards), -1));
+    }
+  }
 }
 
 }  // namespace
@@ -78,6 +104,7 @@ std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& 
     add("ablations", AblationFrame(set, question.prompt, results, ran));
   }
   for (const ResultFile& result : results) add("result", ToText(result.json, -1));
+  AddFeatures(set, questions, add);
 
   std::string page(PageHtml());
   Replace(&page, "<!--head-->",

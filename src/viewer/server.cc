@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string_view>
@@ -16,6 +17,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "viewer/feature_answers.h"
+#include "viewer/frame.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
 #include "viewer/work_queue.h"
@@ -261,35 +264,59 @@ struct PageServer::State {
     return true;
   }
 
-  void Ask(QuestionKind kind, const Request& request, Response& response) {
+  using Answerer = std::function<std::string(const WorkQueue::Cancel& cancelled)>;
+
+  // `understand` turns the question's text into what answers it, or throws Error.
+  void Ask(const Request& request, Response& response,
+           const std::function<Answerer(const std::string& body)>& understand) {
     if (!request.get_header_value("Content-Type").starts_with(kJsonType)) {
       Answer(response, 415, "questions are JSON: Content-Type must be application/json");
       return;
     }
-    PageQuestion question;
+    Answerer answer;
     Asker asker;
     try {
-      question = ParseQuestion(kind, request.body, set);
+      answer = understand(request.body);
       asker = AskerOf(request.body);
     } catch (const Error& error) {
       Answer(response, 400, error.what());
       return;
     }
     const int socket = SocketOf(request);
-    const WorkResult result = work.Ask(
-        asker,
-        [&](const WorkQueue::Cancel& cancelled) {
-          return kind == QuestionKind::kRun    ? RunFrame(set, question, cancelled)
-                 : kind == QuestionKind::kHead ? HeadFrame(set, question, cancelled)
-                                               : TokenFrame(set, question, cancelled);
-        },
-        [socket] { return HasLeft(socket); });
+    const WorkResult result = work.Ask(asker, answer, [socket] { return HasLeft(socket); });
     if (result.outcome == WorkOutcome::kDone) {
       response.set_content(result.text, "application/octet-stream");
       return;
     }
     if (result.outcome == WorkOutcome::kFull) response.set_header("Retry-After", "1");
     Answer(response, StatusOf(result.outcome), result.text);
+  }
+
+  Answerer AnswererOf(QuestionKind kind, const std::string& body) const {
+    const PageQuestion question = ParseQuestion(kind, body, set);
+    return [this, kind, question](const WorkQueue::Cancel& cancelled) {
+      switch (kind) {
+        case QuestionKind::kRun:
+          return RunFrame(set, question, cancelled);
+        case QuestionKind::kHead:
+          return HeadFrame(set, question, cancelled);
+        case QuestionKind::kToken:
+          return TokenFrame(set, question, cancelled);
+        case QuestionKind::kFeatures:
+          break;
+      }
+      return FeaturesFrame(set, question, RunFeatures(set, question, cancelled));
+    };
+  }
+
+  Answerer AnswererOf(FeatureQuestionKind kind, const std::string& body) const {
+    const FeatureQuestion question = ParseFeatureQuestion(kind, body, set);
+    return [this, kind, question](const WorkQueue::Cancel&) {
+      return MakeFrame(kind == FeatureQuestionKind::kCard
+                           ? CardAnswer(set, question.model, question.feature)
+                           : FindAnswer(set, question),
+                       {});
+    };
   }
 
   void Result(const Request& request, Response& response) {
@@ -331,14 +358,17 @@ struct PageServer::State {
     });
     server.Get(R"(/api/results/(\d{1,6}))",
                [this](const Request& request, Response& response) { Result(request, response); });
-    const auto post = [this](const char* path, QuestionKind kind) {
+    const auto post = [this](const char* path, auto kind) {
       server.Post(path, [this, kind](const Request& request, Response& response) {
-        Ask(kind, request, response);
+        Ask(request, response, [&](const std::string& body) { return AnswererOf(kind, body); });
       });
     };
     post("/api/run", QuestionKind::kRun);
     post("/api/head", QuestionKind::kHead);
     post("/api/token", QuestionKind::kToken);
+    post("/api/features", QuestionKind::kFeatures);
+    post("/api/feature", FeatureQuestionKind::kCard);
+    post("/api/find", FeatureQuestionKind::kFind);
     server.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
       Answer(response, 500, "an error in the program itself");
     });

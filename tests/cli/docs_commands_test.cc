@@ -62,10 +62,17 @@ std::vector<std::string> CommandsOf(const fs::path& page) {
   return commands;
 }
 
+// "eval", or both words of a command in a group: "features eval".
+std::string CommandIn(const std::vector<std::string>& words) {
+  return words[1] == "features" && words.size() > 2 ? words[1] + " " + words[2] : words[1];
+}
+
 // The options that `clearhead COMMAND --help` lists, each at the beginning of its line; none if
 // there is no such command (then --help shows that of the whole program).
 std::set<std::string> OptionsOf(const std::string& command) {
-  const ProgramRun run = RunProgram({command, "--help"});
+  std::vector<std::string> words = Words(command);
+  words.emplace_back("--help");
+  const ProgramRun run = RunProgram(words);
   if (run.out.find("Usage: clearhead " + command + " ") == std::string::npos) return {};
   std::set<std::string> options;
   std::istringstream lines(run.out);
@@ -92,7 +99,7 @@ TEST(DocsCommands, AreUnderstood) {
       SCOPED_TRACE(page.filename().string() + ":" + line);
       const std::vector<std::string> words = Words(line);
       ASSERT_GE(words.size(), 2u);
-      const std::string& command = words[1];
+      const std::string command = CommandIn(words);
       if (!options.contains(command)) options[command] = OptionsOf(command);
       EXPECT_FALSE(options[command].empty()) << "no such command: " << command;
       for (const std::string& word : words) {

@@ -10,12 +10,11 @@
 namespace clearhead {
 namespace {
 
-// The commands as the program lists them.
-std::vector<std::string> Commands() {
-  const std::string help = Succeed({"--help"}).out;
+// The commands that a help lists; none if it is that of a command.
+std::vector<std::string> Listed(const std::string& help) {
   std::vector<std::string> commands;
   std::size_t at = help.find("Subcommands:\n");
-  EXPECT_NE(at, std::string::npos) << help;
+  if (at == std::string::npos) return commands;
   at += 13;
   while (at < help.size() && help.compare(at, 2, "  ") == 0) {
     const std::size_t end = help.find('\n', at);
@@ -27,18 +26,32 @@ std::vector<std::string> Commands() {
 }
 
 TEST(Help, EveryCommandHasAnExample) {
-  const std::vector<std::string> commands = Commands();
+  const std::vector<std::string> commands = Listed(Succeed({"--help"}).out);
   EXPECT_GE(commands.size(), 5u);
   for (const char* expected : {"info", "tokenize", "capture", "eval", "generate"}) {
     EXPECT_NE(std::find(commands.begin(), commands.end(), expected), commands.end()) << expected;
   }
-  for (const std::string& command : commands) {
-    const std::string help = Succeed({command, "--help"}).out;
+  const auto expect_whole = [](const std::string& command, const std::string& help) {
     EXPECT_NE(help.find("Example:\n  clearhead " + command), std::string::npos) << help;
     for (const char* option : {"--json", "--threads", "--seed"}) {
       EXPECT_NE(help.find(option), std::string::npos) << command;
     }
+  };
+  for (const std::string& command : commands) {
+    const std::string help = Succeed({command, "--help"}).out;
+    const std::vector<std::string> inner = Listed(help);
+    if (inner.empty()) expect_whole(command, help);
+    for (const std::string& word : inner) {  // a group: features train, features eval, ...
+      expect_whole(command + " " + word, Succeed({command, word, "--help"}).out);
+    }
   }
+}
+
+TEST(Help, GroupsNameTheirCommands) {
+  ExpectFailure({"features"}, 2, {"a command is needed", "eval", "see clearhead features --help"});
+  ExpectFailure({"features", "juggle"}, 2,
+                {"'juggle' is not a command", "eval", "see clearhead features --help"});
+  ExpectFailure({"features", "eval", "--juggle"}, 2, {"see clearhead features eval --help"});
 }
 
 TEST(Help, Version) {

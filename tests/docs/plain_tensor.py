@@ -37,6 +37,13 @@ class Tensor:
             shape = (len(self.values),)
         return Tensor(self.values, shape)
 
+    def repeat_interleave(self, count, axis):
+        step = math.prod(self.shape[axis + 1:])
+        out = []
+        for start in range(0, len(self.values), step):
+            out += self.values[start:start + step] * count
+        return Tensor(out, self.shape[:axis] + (self.shape[axis] * count,) + self.shape[axis + 1:])
+
     def __matmul__(self, other):
         n, k = self.shape[-2:]
         m = other.shape[-1]

@@ -75,6 +75,16 @@ def check_attention(code, data):
             divided = attention(module, q, k, v, None)[0].values
             module.scale_attn_by_inverse_layer_idx = False
             assert divided == attention(module, q / 2, k, v, None)[0].values
+            # Newer versions hand the scale over; other families have no such flags.
+            plain = SimpleNamespace(config=module.config)
+            assert attention(plain, q, k, v, None, scaling=d ** -0.5)[0].values == attention(module, q, k, v, None)[0].values
+            # All heads share the first one's keys and values.
+            size = t * d
+            firsts = [Tensor([y for b in range(x.shape[0]) for y in x.values[b * x.shape[1] * size:][:size]],
+                             (x.shape[0], 1, t, d)) for x in (k, v)]
+            copies = [Tensor([y for b in range(x.shape[0]) for y in x.values[b * size:][:size] * k.shape[1]], k.shape)
+                      for x in firsts]
+            assert attention(module, q, *firsts, None)[0].values == attention(module, q, *copies, None)[0].values
             checked += 1
     assert checked >= 4, checked
 

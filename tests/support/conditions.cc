@@ -27,6 +27,20 @@ std::int64_t TargetsUpTo(const std::string& name) {
   return 0;
 }
 
+// The command with the variable's value for `option`, where the variable is set.
+std::vector<std::string> With(const std::string& option, const char* variable,
+                              std::vector<std::string> command) {
+  const std::string value = Variable(variable);
+  if (value.empty()) return command;
+  const auto given = std::find(command.begin(), command.end(), option);
+  if (given == command.end()) {
+    command.insert(command.end(), {option, value});
+  } else {
+    *(given + 1) = value;
+  }
+  return command;
+}
+
 class Conditions final : public testing::Environment {
  public:
   void SetUp() override {
@@ -57,18 +71,11 @@ std::uint64_t TestSeed() {
 }
 
 std::vector<std::string> UnderConditions(std::vector<std::string> command) {
-  for (const auto& [option, variable] :
-       {std::pair{"--threads", "CLEARHEAD_TEST_THREADS"}, {"--seed", "CLEARHEAD_TEST_SEED"}}) {
-    const std::string value = Variable(variable);
-    if (value.empty()) continue;
-    const auto given = std::find(command.begin(), command.end(), option);
-    if (given == command.end()) {
-      command.insert(command.end(), {option, value});
-    } else {
-      *(given + 1) = value;
-    }
-  }
-  return command;
+  return With("--seed", "CLEARHEAD_TEST_SEED", UnderThreads(std::move(command)));
+}
+
+std::vector<std::string> UnderThreads(std::vector<std::string> command) {
+  return With("--threads", "CLEARHEAD_TEST_THREADS", std::move(command));
 }
 
 }  // namespace clearhead

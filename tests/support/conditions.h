@@ -18,4 +18,7 @@ std::uint64_t TestSeed();
 // The words of a command with the environment's --seed and --threads in place of its own.
 std::vector<std::string> UnderConditions(std::vector<std::string> command);
 
+// The same with the environment's --threads alone: commands whose seed is part of what is measured.
+std::vector<std::string> UnderThreads(std::vector<std::string> command);
+
 }  // namespace clearhead

@@ -7,6 +7,8 @@ import { positionOf, questionOf, type Page, type View } from "./page";
 import { Store, formatState, viewNames, type PageState, type ViewName } from "./state";
 import { ablateView } from "./views/ablate";
 import { circuitView } from "./views/circuit";
+import { showFeature } from "./views/feature";
+import { featuresView } from "./views/features";
 import { gridView } from "./views/grid";
 import { showHead } from "./views/head";
 import { predictionsView } from "./views/predictions";
@@ -15,6 +17,7 @@ import { tokensView } from "./views/tokens";
 
 const views: Record<ViewName, View> = {
   grid: gridView, tokens: tokensView, predictions: predictionsView, ablate: ablateView, circuit: circuitView, scatter: scatterView,
+  features: featuresView,
 };
 
 const { source, prompts } = openSource();
@@ -75,6 +78,7 @@ async function runModels(): Promise<void> {
     render();
     document.body.dataset["ran"] = String(turn);
     await showHead(page);
+    await showFeature(page);
   } catch (error) {
     if (turn !== asked) return;
     fail(error);
@@ -92,9 +96,10 @@ function changed(keys: Set<keyof PageState>): void {
     return;
   }
   if (page === undefined) return;
-  const onlyHead = keys.size === 1 && keys.has("head");
+  const large = [...keys].filter((key) => key === "head" || key === "feature");
   if (keys.has("head")) showHead(page).catch(fail);
-  if (onlyHead) return;
+  if (keys.has("feature")) showFeature(page).catch(fail);
+  if (large.length === keys.size) return;
   if (keys.has("view") || !(views[store.state.view].update?.(page, keys) ?? false)) render();
 }
 
@@ -168,7 +173,9 @@ async function start(): Promise<void> {
     clearTimeout(resized);
     resized = setTimeout(() => {
       render();
-      if (page !== undefined) showHead(page).catch(fail);
+      if (page === undefined) return;
+      showHead(page).catch(fail);
+      showFeature(page).catch(fail);
     }, 150);
   });
   store.listen(changed);

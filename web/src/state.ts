@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What is being looked at. It lives in the address, so a view can be shared and "back" works.
-export const viewNames = ["grid", "tokens", "predictions", "ablate", "circuit", "scatter"] as const;
+export const viewNames = ["grid", "tokens", "predictions", "ablate", "circuit", "scatter", "features"] as const;
 export type ViewName = (typeof viewNames)[number];
 
 export interface PageState {
@@ -12,6 +12,8 @@ export interface PageState {
   position: number; // chosen token; -1: the last
   tokenHead: string; // of the Tokens view; "": all heads
   result: number;
+  feature: string; // open in large: model and name, "0:L3F512"; or ""
+  about: string; // features that have this text
   above: boolean; // grid: the second model below the first
   size: number; // grid: pixels of a map's side; 0: as large as a layer of heads fits into a row
   layer: string; // grid filters; "": all
@@ -23,7 +25,7 @@ export interface PageState {
 }
 
 export const initialState: PageState = {
-  prompt: "", view: "grid", openGates: false, off: [[], []], head: "", position: -1, tokenHead: "", result: 0,
+  prompt: "", view: "grid", openGates: false, off: [[], []], head: "", position: -1, tokenHead: "", result: 0, feature: "", about: "",
   above: false, size: 0, layer: "", kind: "", search: "", minImportance: 0, maxEdges: 0, sort: "layer",
 };
 
@@ -40,6 +42,7 @@ export function parseState(hash: string): PageState {
   return {
     prompt: text("prompt", ""), view, openGates: fields.has("open"), off: [heads("off0"), heads("off1")],
     head: heads("head")[0] ?? "", position: number("at", -1), tokenHead: heads("of")[0] ?? "", result: number("result", 0),
+    feature: /^[01]:L\d+F\d+$/.exec(text("feature", ""))?.[0] ?? "", about: text("about", ""),
     above: fields.has("above"), size: size === 0 ? 0 : Math.min(320, Math.max(24, size)),
     layer: text("layer", ""), kind: text("kind", ""), search: text("find", ""),
     minImportance: number("important", 0), maxEdges: number("edges", 0), sort: text("sort", initialState.sort),
@@ -60,6 +63,8 @@ export function formatState(state: PageState): string {
   put("at", state.position, -1);
   put("of", state.tokenHead, "");
   put("result", state.result, 0);
+  put("feature", state.feature, "");
+  put("about", state.about, "");
   if (state.above) fields.set("above", "1");
   put("size", state.size, initialState.size);
   put("layer", state.layer, "");
@@ -83,9 +88,9 @@ export class Store {
     this.listeners.push(listener);
   }
 
-  // Moves to another prompt, view or head are steps that "back" undoes; smaller changes are not.
+  // Moves to another prompt, view, head or feature are steps that "back" undoes; smaller changes are not.
   set(change: Partial<PageState>): void {
-    const step = "prompt" in change || "view" in change || "head" in change;
+    const step = "prompt" in change || "view" in change || "head" in change || "feature" in change;
     const next = { ...this.state, ...change };
     const address = formatState(next);
     if (address !== formatState(this.state)) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Where answers come from: the server, or the file that the page is in.
 import { parseFrame, type Frame } from "./frame";
-import type { Ablations, ModelRun, Overview, Prediction, Question, Run, TokenRows } from "./types";
+import { featuresOf, searchCards, type Cards } from "./features";
+import type { Ablations, FeatureCard, FoundFeatures, ModelRun, Overview, Prediction, PromptFeatures, Question, Run, TokenRows } from "./types";
 
 export interface Source {
   readonly live: boolean; // whether any prompt, and any set of heads switched off, can be run
@@ -10,6 +11,9 @@ export interface Source {
   head(question: Question, run: Run, head: string): Promise<(Float32Array | undefined)[]>;
   token(question: Question, run: Run, position: number): Promise<TokenRows>;
   result(index: number): Promise<Record<string, unknown>>;
+  features(question: Question): Promise<PromptFeatures>;
+  feature(model: number, name: string): Promise<FeatureCard>;
+  find(model: number, text: string): Promise<FoundFeatures>;
 }
 
 export function runOf(frame: Frame): Run {
@@ -111,6 +115,18 @@ class LiveSource implements Source {
     return { reads: arrays("reads"), readBy: arrays("read_by") };
   }
 
+  async features(question: Question): Promise<PromptFeatures> {
+    return featuresOf(await this.ask("features", "/api/features", { ...question, strongest: 5 }));
+  }
+
+  async feature(model: number, name: string): Promise<FeatureCard> {
+    return (await this.ask("feature", "/api/feature", { model, feature: name })).header as unknown as FeatureCard;
+  }
+
+  async find(model: number, text: string): Promise<FoundFeatures> {
+    return (await this.ask(`find${model}`, "/api/find", { model, text, most: 40 })).header as unknown as FoundFeatures;
+  }
+
   private async ask(line: string, path: string, question: object): Promise<Frame> {
     this.running.get(line)?.abort();
     const control = new AbortController();
@@ -173,10 +189,14 @@ class InlineSource implements Source {
   readonly live = false;
   private readonly runs: Run[];
   private readonly ablations: Ablations[];
+  private readonly prompted: PromptFeatures[];
+  private readonly cards: Cards[];
 
   constructor(private readonly data: Map<string, string[]>) {
     this.runs = (data.get("run") ?? []).map((text) => runOf(parseFrame(decode(text))));
     this.ablations = (data.get("ablations") ?? []).map((text) => ablationsOf(parseFrame(decode(text))));
+    this.prompted = (data.get("features") ?? []).map((text) => featuresOf(parseFrame(decode(text))));
+    this.cards = (data.get("cards") ?? []).map((_, i) => this.json("cards", i) as unknown as Cards);
   }
 
   prompts(): string[] {
@@ -206,6 +226,22 @@ class InlineSource implements Source {
 
   async token(_question: Question, run: Run, position: number): Promise<TokenRows> {
     return rowsFromMaps(run, position);
+  }
+
+  async features(question: Question): Promise<PromptFeatures> {
+    const prompted = this.prompted.find((candidate) => candidate.prompt === question.prompt);
+    if (prompted === undefined) throw new Error("this file holds only its own prompts; `clearhead serve` runs any");
+    return prompted;
+  }
+
+  async feature(model: number, name: string): Promise<FeatureCard> {
+    const card = this.cards.find((candidate) => candidate.model === model)?.cards[name];
+    if (card === undefined) throw new Error(`this file does not hold the card of ${name}; \`clearhead serve\` has all`);
+    return card;
+  }
+
+  async find(model: number, text: string): Promise<FoundFeatures> {
+    return searchCards(this.cards.find((candidate) => candidate.model === model)?.cards ?? {}, text);
   }
 
   private json(kind: string, index: number): Record<string, unknown> {

@@ -7,6 +7,15 @@ export interface ModelInfo {
   positions: number;
   parameters: number;
   attention: "softmax" | "gated";
+  features: FeaturesInfo | null;
+}
+
+// The features that were given for a model; without an index they have no labels and no examples.
+export interface FeaturesInfo {
+  kind: string;
+  activation: string;
+  per_layer: number;
+  index: { tokens: number } | null;
 }
 
 export interface TaskInfo {
@@ -93,4 +102,67 @@ export interface Question {
 export interface TokenRows {
   reads: Float32Array[]; // [L,H,T]
   readBy: Float32Array[];
+}
+
+export type LabelKind = "none" | "fires" | "sometimes" | "mostly";
+
+// What is written beside a feature's name.
+export interface ShortLabel {
+  text: string;
+  kind: LabelKind;
+  share: number | null; // of the places of its label on which it fired
+  largest: number;
+  fired: number; // share of all tokens
+  promotes: string[];
+}
+
+export interface ModelFeatures {
+  layers: number;
+  labels: Record<string, ShortLabel>;
+  active: Float32Array; // [L,T] how many fire
+  feature: Float32Array; // [L,T,K] the strongest; -1: no more
+  value: Float32Array; // [L,T,K]
+  written: Float32Array; // [L,T,K] value times the norm of what it writes
+}
+
+export interface PromptFeatures {
+  prompt: string;
+  tokens: string[];
+  strongest: number; // K
+  models: (ModelFeatures | undefined)[];
+}
+
+export interface TokenScore {
+  id: number;
+  token: string;
+  score: number;
+}
+
+export interface FeatureExample {
+  group: string;
+  peak: number;
+  tokens: string[];
+  activations: number[];
+}
+
+export interface FeatureCard {
+  feature: string;
+  layer: number;
+  label: { text: string; kind: LabelKind; share: number | null; patterns: { text: string; embedding: boolean; fired: number; seen: number }[] } | null;
+  fired?: number;
+  tokens?: number;
+  share?: number | null;
+  mean?: number;
+  largest?: number;
+  histogram?: { width: number; counts: number[] };
+  promoted: TokenScore[];
+  suppressed: TokenScore[];
+  exciting: TokenScore[];
+  writes: { layer: number; norm: number }[];
+  examples?: FeatureExample[];
+}
+
+export interface FoundFeatures {
+  total: number;
+  features: { feature: string; where: string; label: ShortLabel }[];
 }

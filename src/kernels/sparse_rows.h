@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// Matrices of few entries a row, and their products with tables of long rows: what the decoder of a
+// transcoder is. Nothing here is dense in the columns.
+//
+//   decode              y[r]      += sum over entries (r, f, a) of  a table[f]
+//   backward, values    d_a       =  dy[r] . table[f]                       for every entry
+//   backward, table     d_table[f] += sum over entries (r, f, a) of  a dy[r]
+//
+// Sums are made row by row (the last: column by column) in the entries' order, so bits do not
+// depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace clearhead {
+
+// The entries of row r are [begin[r], begin[r+1]), columns ascending.
+struct SparseRows {
+  std::vector<std::int64_t> begin = {0};  // [rows + 1]
+  std::vector<std::int32_t> column;
+  std::vector<float> value;
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(begin.size()) - 1; }
+  std::int64_t size() const { return static_cast<std::int64_t>(column.size()); }
+};
+
+// The same entries by column: those of column f are [begin[f], begin[f+1]), rows ascending.
+struct SparseColumns {
+  std::vector<std::int64_t> begin;
+  std::vector<std::int32_t> row;
+  std::vector<std::int64_t> entry;  // where it is in SparseRows
+};
+
+// Rows of a table or a dense matrix, `stride` elements apart.
+template <typename T>
+struct TableOf {
+  T* data;
+  std::int64_t stride;
+};
+
+// Replaces `out` by what of x[rows, columns] lies above its column's threshold (null: above 0).
+void SelectAbove(std::int64_t rows, std::int64_t columns, const float* x, const float* threshold,
+                 SparseRows& out);
+
+// Replaces `out` by the k largest values of each row of x[rows, columns], whatever their sign;
+// among equals the first.
+void SelectLargest(std::int64_t rows, std::int64_t columns, std::int64_t k, const float* x,
+                   SparseRows& out);
+
+// The rows of `from` after those of `to`.
+void AppendRows(const SparseRows& from, SparseRows& to);
+
+void ByColumn(const SparseRows& rows, std::int64_t columns, SparseColumns& out);
+
+// y[r, length] += entries times table[f, length].
+void DecodeRows(const SparseRows& entries, std::int64_t length, TableOf<const float> table,
+                TableOf<float> y);
+
+// d_value[e] = dy[r] . table[f].
+void DecodeBackwardValues(const SparseRows& entries, std::int64_t length,
+                          TableOf<const float> table, TableOf<const float> dy, float* d_value);
+
+// d_table[f] += value[e] dy[r], with `value` one number per entry.
+void DecodeBackwardTable(const SparseColumns& entries, std::span<const float> value,
+                         std::int64_t length, TableOf<const float> dy, TableOf<float> d_table);
+
+}  // namespace clearhead

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What a transcoder learns from: inputs and outputs of a frozen model's MLPs, made as they are
+// needed and never stored on a disk.
+//
+// The model runs over windows of the text; half of them begin with the model's begin-of-text token,
+// if it has one. Position 0 of a window is left out: its magnitudes are others (attention has one
+// key) and would take features of their own. Rows of `steps_at_once` steps are made together and
+// mixed, so that a step's rows come from many windows. All of it is a pure function of (seed, step)
+// and does not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "model/model.h"
+#include "model/taps.h"
+#include "train/batches.h"
+#include "train/transcoder_parameters.h"
+
+namespace clearhead {
+
+struct TranscoderDataOptions {
+  std::int64_t context = 64;       // tokens of a window
+  std::int64_t rows = 4096;        // of a step
+  std::int64_t steps_at_once = 8;  // the shuffling buffer
+  Tap reads = Tap::kLn2Normalized;
+  std::uint64_t seed = 0;
+  std::vector<std::int64_t> starts = {};  // where windows may begin; anywhere if empty
+};
+
+// Rows in training's units.
+struct TranscoderRows {
+  std::int64_t rows = 0;
+  std::vector<const float*> x;  // of each layer [rows, C]
+  const float* y = nullptr;     // [rows, L, C]
+};
+
+class TranscoderData {
+ public:
+  TranscoderData(const Model& model, std::span<const std::int32_t> tokens,
+                 const TranscoderDataOptions& options);
+
+  // From the rows of the first block. To be called first; two runs with equal settings agree.
+  std::vector<LayerUnits> MeasureUnits();
+  void SetUnits(std::vector<LayerUnits> units);
+
+  // Valid until the next call.
+  TranscoderRows Step(std::int64_t step);
+
+  static std::int64_t BytesOf(const ModelConfig& config, const TranscoderDataOptions& options);
+
+ private:
+  void FillBlock(std::int64_t block);
+  std::int64_t block_rows() const { return options_.rows * options_.steps_at_once; }
+
+  const Model& model_;
+  std::span<const std::int32_t> tokens_;
+  TranscoderDataOptions options_;
+  Batches batches_;
+  std::vector<LayerUnits> units_;  // empty: rows are as the model has them
+  std::int64_t block_ = -1;        // what the buffers hold
+  std::vector<Buffer<float>> x_;   // of each layer [block rows, C]
+  Buffer<float> y_;                // [block rows, L, C]
+};
+
+}  // namespace clearhead
