@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 
@@ -19,112 +20,140 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// y += a x
-void AddScaled(std::int64_t count, float a, const float* x, float* y) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto factor = hn::Set(d, a);
+// d[i] = vector . row[i], four rows at a time: the vector is read once for all of them. A row's sum
+// is made in the same order whether it comes alone or among four.
+void DotFour(std::int64_t length, const float* vector, const float* r0, const float* r1,
+             const float* r2, const float* r3, float* d) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  auto a0 = hn::Zero(tag), a1 = hn::Zero(tag), a2 = hn::Zero(tag), a3 = hn::Zero(tag);
+  auto b0 = hn::Zero(tag), b1 = hn::Zero(tag), b2 = hn::Zero(tag), b3 = hn::Zero(tag);
   std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(hn::MulAdd(factor, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, y + i);
+  for (; i + 2 * lanes <= length; i += 2 * lanes) {
+    const auto low = hn::LoadU(tag, vector + i), high = hn::LoadU(tag, vector + i + lanes);
+    a0 = hn::MulAdd(low, hn::LoadU(tag, r0 + i), a0);
+    a1 = hn::MulAdd(low, hn::LoadU(tag, r1 + i), a1);
+    a2 = hn::MulAdd(low, hn::LoadU(tag, r2 + i), a2);
+    a3 = hn::MulAdd(low, hn::LoadU(tag, r3 + i), a3);
+    b0 = hn::MulAdd(high, hn::LoadU(tag, r0 + i + lanes), b0);
+    b1 = hn::MulAdd(high, hn::LoadU(tag, r1 + i + lanes), b1);
+    b2 = hn::MulAdd(high, hn::LoadU(tag, r2 + i + lanes), b2);
+    b3 = hn::MulAdd(high, hn::LoadU(tag, r3 + i + lanes), b3);
   }
-  for (; i < count; ++i) y[i] += a * x[i];
+  d[0] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a0, b0)));
+  d[1] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a1, b1)));
+  d[2] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a2, b2)));
+  d[3] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a3, b3)));
+  for (; i < length; ++i) {
+    d[0] += vector[i] * r0[i];
+    d[1] += vector[i] * r1[i];
+    d[2] += vector[i] * r2[i];
+    d[3] += vector[i] * r3[i];
+  }
 }
 
-float Dot(std::int64_t count, const float* x, const float* y) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
+float Dot(std::int64_t length, const float* vector, const float* row) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  auto a = hn::Zero(tag), b = hn::Zero(tag);
   std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    sum0 = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sum0);
-    sum1 = hn::MulAdd(hn::LoadU(d, x + i + lanes), hn::LoadU(d, y + i + lanes), sum1);
-    sum2 = hn::MulAdd(hn::LoadU(d, x + i + 2 * lanes), hn::LoadU(d, y + i + 2 * lanes), sum2);
-    sum3 = hn::MulAdd(hn::LoadU(d, x + i + 3 * lanes), hn::LoadU(d, y + i + 3 * lanes), sum3);
+  for (; i + 2 * lanes <= length; i += 2 * lanes) {
+    a = hn::MulAdd(hn::LoadU(tag, vector + i), hn::LoadU(tag, row + i), a);
+    b = hn::MulAdd(hn::LoadU(tag, vector + i + lanes), hn::LoadU(tag, row + i + lanes), b);
   }
-  for (; i + lanes <= count; i += lanes) {
-    sum0 = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sum0);
-  }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-  for (; i < count; ++i) sum += x[i] * y[i];
+  float sum = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a, b)));
+  for (; i < length; ++i) sum += vector[i] * row[i];
   return sum;
 }
 
-// How many of x lie above; the threshold is 0 where `threshold` is null.
-std::int64_t CountAbove(std::int64_t count, const float* x, const float* threshold) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto zero = hn::Zero(d);
-  std::int64_t above = 0, i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto limit = threshold == nullptr ? zero : hn::LoadU(d, threshold + i);
-    above += static_cast<std::int64_t>(hn::CountTrue(d, hn::Gt(hn::LoadU(d, x + i), limit)));
+// y += a0 x0 + a1 x1 + a2 x2 + a3 x3, in this order.
+void AddFour(std::int64_t length, const float* a, const float* x0, const float* x1, const float* x2,
+             const float* x3, float* y) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto a0 = hn::Set(tag, a[0]), a1 = hn::Set(tag, a[1]), a2 = hn::Set(tag, a[2]),
+             a3 = hn::Set(tag, a[3]);
+  std::int64_t i = 0;
+  for (; i + lanes <= length; i += lanes) {
+    auto sum = hn::MulAdd(a0, hn::LoadU(tag, x0 + i), hn::LoadU(tag, y + i));
+    sum = hn::MulAdd(a1, hn::LoadU(tag, x1 + i), sum);
+    sum = hn::MulAdd(a2, hn::LoadU(tag, x2 + i), sum);
+    hn::StoreU(hn::MulAdd(a3, hn::LoadU(tag, x3 + i), sum), tag, y + i);
   }
-  for (; i < count; ++i) above += x[i] > (threshold == nullptr ? 0.0f : threshold[i]) ? 1 : 0;
-  return above;
+  for (; i < length; ++i) y[i] += a[0] * x0[i] + a[1] * x1[i] + a[2] * x2[i] + a[3] * x3[i];
 }
 
-void FillAbove(std::int64_t count, const float* x, const float* threshold, std::int32_t* column,
-               float* value) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto zero = hn::Zero(d);
+void AddOne(std::int64_t length, float a, const float* x, float* y) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto factor = hn::Set(tag, a);
   std::int64_t i = 0;
+  for (; i + lanes <= length; i += lanes) {
+    hn::StoreU(hn::MulAdd(factor, hn::LoadU(tag, x + i), hn::LoadU(tag, y + i)), tag, y + i);
+  }
+  for (; i < length; ++i) y[i] += a * x[i];
+}
+
+// Rows of a table lie anywhere: the first lines of the next ones are asked for while these are
+// worked on; the hardware fetches the rest.
+void AskFor(const std::int32_t* rows, std::int64_t first, std::int64_t count,
+            TableOf<const float> table) {
+  for (std::int64_t i = first; i < std::min(count, first + 4); ++i) {
+    for (int line = 0; line < 4; ++line) {
+      hwy::Prefetch(table.data + rows[i] * table.stride + 16 * line);
+    }
+  }
+}
+
+void Dots(std::int64_t count, const std::int32_t* rows, std::int64_t length, const float* vector,
+          TableOf<const float> table, float* d) {
+  const auto row = [&](std::int64_t i) { return table.data + rows[i] * table.stride; };
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    AskFor(rows, i + 4, count, table);
+    DotFour(length, vector, row(i), row(i + 1), row(i + 2), row(i + 3), d + i);
+  }
+  for (; i < count; ++i) d[i] = Dot(length, vector, row(i));
+}
+
+void AddRows(std::int64_t count, const std::int32_t* rows, const float* factor, std::int64_t length,
+             TableOf<const float> table, float* sum) {
+  const auto row = [&](std::int64_t i) { return table.data + rows[i] * table.stride; };
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    AskFor(rows, i + 4, count, table);
+    AddFour(length, factor + i, row(i), row(i + 1), row(i + 2), row(i + 3), sum);
+  }
+  for (; i < count; ++i) AddOne(length, factor[i], row(i), sum);
+}
+
+// Writes what of x lies above (the threshold is 0 where `threshold` is null) and tells how many.
+std::int64_t Above(std::int64_t count, const float* x, const float* threshold, std::int32_t* column,
+                   float* value) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto zero = hn::Zero(tag);
+  std::int64_t above = 0, i = 0;
   const auto keep = [&](std::int64_t at) {
-    if (!(x[at] > (threshold == nullptr ? 0.0f : threshold[at]))) return;
-    *column++ = static_cast<std::int32_t>(at);
-    *value++ = x[at];
+    column[above] = static_cast<std::int32_t>(at);
+    value[above++] = x[at];
   };
   for (; i + lanes <= count; i += lanes) {
-    const auto limit = threshold == nullptr ? zero : hn::LoadU(d, threshold + i);
-    if (hn::AllFalse(d, hn::Gt(hn::LoadU(d, x + i), limit))) continue;  // nearly always
-    for (std::int64_t at = i; at < i + lanes; ++at) keep(at);
-  }
-  for (; i < count; ++i) keep(i);
-}
-
-// Rows of a table lie anywhere: the first lines of the next one are asked for while this one is
-// worked on; the hardware fetches the rest.
-void AskFor(const float* row) {
-  for (int line = 0; line < 4; ++line) hwy::Prefetch(row + 16 * line);
-}
-
-void DecodeRange(const SparseRows& entries, std::int64_t first, std::int64_t last,
-                 std::int64_t length, TableOf<const float> table, TableOf<float> y) {
-  const std::int64_t end = entries.begin[last];
-  for (std::int64_t r = first; r < last; ++r) {
-    for (std::int64_t e = entries.begin[r]; e < entries.begin[r + 1]; ++e) {
-      if (e + 1 < end) AskFor(table.data + entries.column[e + 1] * table.stride);
-      AddScaled(length, entries.value[e], table.data + entries.column[e] * table.stride,
-                y.data + r * y.stride);
+    const auto limit = threshold == nullptr ? zero : hn::LoadU(tag, threshold + i);
+    const auto mask = hn::Gt(hn::LoadU(tag, x + i), limit);
+    if (hn::AllFalse(tag, mask)) continue;  // nearly always
+    std::uint8_t bytes[hn::MaxLanes(tag) / 8 + 8] = {};
+    hn::StoreMaskBits(tag, mask, bytes);
+    for (std::int64_t byte = 0; 8 * byte < lanes; ++byte) {
+      for (std::uint32_t bits = bytes[byte]; bits != 0; bits &= bits - 1) {
+        keep(i + 8 * byte + std::countr_zero(bits));
+      }
     }
   }
-}
-
-void ValuesRange(const SparseRows& entries, std::int64_t first, std::int64_t last,
-                 std::int64_t length, TableOf<const float> table, TableOf<const float> dy,
-                 float* d_value) {
-  const std::int64_t end = entries.begin[last];
-  for (std::int64_t r = first; r < last; ++r) {
-    for (std::int64_t e = entries.begin[r]; e < entries.begin[r + 1]; ++e) {
-      if (e + 1 < end) AskFor(table.data + entries.column[e + 1] * table.stride);
-      d_value[e] =
-          Dot(length, dy.data + r * dy.stride, table.data + entries.column[e] * table.stride);
-    }
+  for (; i < count; ++i) {
+    if (x[i] > (threshold == nullptr ? 0.0f : threshold[i])) keep(i);
   }
-}
-
-void TableRange(const SparseColumns& entries, std::int64_t first, std::int64_t last,
-                const float* value, std::int64_t length, TableOf<const float> dy,
-                TableOf<float> d_table) {
-  const std::int64_t end = entries.begin[last];
-  for (std::int64_t f = first; f < last; ++f) {
-    for (std::int64_t i = entries.begin[f]; i < entries.begin[f + 1]; ++i) {
-      if (i + 1 < end) AskFor(dy.data + entries.row[i + 1] * dy.stride);
-      AddScaled(length, value[entries.entry[i]], dy.data + entries.row[i] * dy.stride,
-                d_table.data + f * d_table.stride);
-    }
-  }
+  return above;
 }
 
 }  // namespace
@@ -135,11 +164,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace clearhead {
 
-HWY_EXPORT(CountAbove);
-HWY_EXPORT(FillAbove);
-HWY_EXPORT(DecodeRange);
-HWY_EXPORT(ValuesRange);
-HWY_EXPORT(TableRange);
+HWY_EXPORT(Dots);
+HWY_EXPORT(AddRows);
+HWY_EXPORT(Above);
 
 namespace {
 // Rows and columns differ in their numbers of entries: shares smaller than one per thread.
@@ -163,20 +190,34 @@ void MakeRoom(SparseRows& out) {
 
 void SelectAbove(std::int64_t rows, std::int64_t columns, const float* x, const float* threshold,
                  SparseRows& out) {
+  // Each share into lists of its own, in one pass over x while it is in the cache.
+  struct Share {
+    std::vector<std::int32_t> column;
+    std::vector<float> value;  // both longer than what they hold
+    std::int64_t size = 0;
+  };
+  std::vector<Share> shares(static_cast<std::size_t>((rows + kShare - 1) / kShare));
   out.begin.assign(static_cast<std::size_t>(rows) + 1, 0);
   InShares(rows, [&](std::int64_t first, std::int64_t last) {
+    Share& share = shares[static_cast<std::size_t>(first / kShare)];
     for (std::int64_t r = first; r < last; ++r) {
-      out.begin[r + 1] = HWY_DYNAMIC_DISPATCH(CountAbove)(columns, x + r * columns, threshold);
+      const auto room = static_cast<std::size_t>(share.size + columns);
+      if (share.column.size() < room) {
+        share.column.resize(2 * room);
+        share.value.resize(2 * room);
+      }
+      out.begin[r + 1] = HWY_DYNAMIC_DISPATCH(Above)(columns, x + r * columns, threshold,
+                                                     share.column.data() + share.size,
+                                                     share.value.data() + share.size);
+      share.size += out.begin[r + 1];
     }
   });
   MakeRoom(out);
-  InShares(rows, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t r = first; r < last; ++r) {
-      HWY_DYNAMIC_DISPATCH(FillAbove)
-      (columns, x + r * columns, threshold, out.column.data() + out.begin[r],
-       out.value.data() + out.begin[r]);
-    }
-  });
+  for (std::size_t s = 0; s < shares.size(); ++s) {
+    const std::int64_t at = out.begin[static_cast<std::int64_t>(s) * kShare];
+    std::copy_n(shares[s].column.begin(), shares[s].size, out.column.begin() + at);
+    std::copy_n(shares[s].value.begin(), shares[s].size, out.value.begin() + at);
+  }
 }
 
 void SelectLargest(std::int64_t rows, std::int64_t columns, std::int64_t k, const float* x,
@@ -229,23 +270,25 @@ void ByColumn(const SparseRows& rows, std::int64_t columns, SparseColumns& out) 
 void DecodeRows(const SparseRows& entries, std::int64_t length, TableOf<const float> table,
                 TableOf<float> y) {
   InShares(entries.rows(), [&](std::int64_t first, std::int64_t last) {
-    HWY_DYNAMIC_DISPATCH(DecodeRange)(entries, first, last, length, table, y);
+    for (std::int64_t r = first; r < last; ++r) {
+      const std::int64_t begin = entries.begin[r];
+      HWY_DYNAMIC_DISPATCH(AddRows)
+      (entries.begin[r + 1] - begin, entries.column.data() + begin, entries.value.data() + begin,
+       length, table, y.data + r * y.stride);
+    }
   });
 }
 
-void DecodeBackwardValues(const SparseRows& entries, std::int64_t length,
-                          TableOf<const float> table, TableOf<const float> dy, float* d_value) {
-  InShares(entries.rows(), [&](std::int64_t first, std::int64_t last) {
-    HWY_DYNAMIC_DISPATCH(ValuesRange)(entries, first, last, length, table, dy, d_value);
-  });
+void DotsWithRows(std::span<const std::int32_t> rows, std::int64_t length, const float* vector,
+                  TableOf<const float> table, float* dots) {
+  HWY_DYNAMIC_DISPATCH(Dots)
+  (static_cast<std::int64_t>(rows.size()), rows.data(), length, vector, table, dots);
 }
 
-void DecodeBackwardTable(const SparseColumns& entries, std::span<const float> value,
-                         std::int64_t length, TableOf<const float> dy, TableOf<float> d_table) {
-  const auto columns = static_cast<std::int64_t>(entries.begin.size()) - 1;
-  InShares(columns, [&](std::int64_t first, std::int64_t last) {
-    HWY_DYNAMIC_DISPATCH(TableRange)(entries, first, last, value.data(), length, dy, d_table);
-  });
+void AddScaledRows(std::span<const std::int32_t> rows, const float* factor, std::int64_t length,
+                   TableOf<const float> table, float* sum) {
+  HWY_DYNAMIC_DISPATCH(AddRows)
+  (static_cast<std::int64_t>(rows.size()), rows.data(), factor, length, table, sum);
 }
 
 }  // namespace clearhead

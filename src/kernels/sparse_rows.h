@@ -2,12 +2,11 @@
 // Matrices of few entries a row, and their products with tables of long rows: what the decoder of a
 // transcoder is. Nothing here is dense in the columns.
 //
-//   decode              y[r]      += sum over entries (r, f, a) of  a table[f]
-//   backward, values    d_a       =  dy[r] . table[f]                       for every entry
-//   backward, table     d_table[f] += sum over entries (r, f, a) of  a dy[r]
+//   decode              y[r]       += sum over entries (r, f, a) of  a table[f]
+//   backward, values    d_a        =  dy[r] . table[f]        one feature f, the rows where it
+//   fires backward, table     d_table[f] += sum over these rows of  a dy[r]
 //
-// Sums are made row by row (the last: column by column) in the entries' order, so bits do not
-// depend on the number of threads.
+// Sums are made in the entries' order, so bits do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -58,12 +57,12 @@ void ByColumn(const SparseRows& rows, std::int64_t columns, SparseColumns& out);
 void DecodeRows(const SparseRows& entries, std::int64_t length, TableOf<const float> table,
                 TableOf<float> y);
 
-// d_value[e] = dy[r] . table[f].
-void DecodeBackwardValues(const SparseRows& entries, std::int64_t length,
-                          TableOf<const float> table, TableOf<const float> dy, float* d_value);
+// dots[i] = vector[length] . table[rows[i]], on the calling thread.
+void DotsWithRows(std::span<const std::int32_t> rows, std::int64_t length, const float* vector,
+                  TableOf<const float> table, float* dots);
 
-// d_table[f] += value[e] dy[r], with `value` one number per entry.
-void DecodeBackwardTable(const SparseColumns& entries, std::span<const float> value,
-                         std::int64_t length, TableOf<const float> dy, TableOf<float> d_table);
+// sum[length] += sum over i of factor[i] table[rows[i]], on the calling thread.
+void AddScaledRows(std::span<const std::int32_t> rows, const float* factor, std::int64_t length,
+                   TableOf<const float> table, float* sum);
 
 }  // namespace clearhead

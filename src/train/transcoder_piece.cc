@@ -123,47 +123,7 @@ void TranscoderStep::DecodePiece(const TranscoderRows& batch,
   }
 }
 
-// d loss / d pre of what fired, and of thresholds.
-void TranscoderStep::ValuesPiece(const std::vector<TranscoderTensors>& weights,
-                                 float penalty_weight, Piece& piece) {
-  const std::int64_t C = shape_.width, row = shape_.layers * C;
-  const float* d_y = d_y_.data() + piece.first * row;
-  const float c = penalty_weight / static_cast<float>(rows_);
-  piece.penalty = 0.0;
-  std::vector<float> d_near;
-  for (std::int64_t l = 0; l < shape_.layers; ++l) {
-    const auto at = static_cast<std::size_t>(l);
-    const std::int64_t length = shape_.targets(l) * C;
-    const SparseRows& fired = piece.fired[at];
-    std::vector<float>& d_pre = piece.d_pre[at];
-    d_pre.resize(fired.column.size());
-    const TableOf<const float> decoder{weights[at].decoder, length}, d_row{d_y + l * C, row};
-    if (options_.rule != FiringRule::kJumpRelu) {
-      DecodeBackwardValues(fired, length, decoder, d_row, d_pre.data());
-      continue;
-    }
-    const SparseRows& near = piece.near[at];
-    d_near.resize(near.column.size());
-    DecodeBackwardValues(near, length, decoder, d_row, d_near.data());
-    const std::vector<float>&norm = norm_[at], &threshold = threshold_[at];
-    std::vector<double>& d_threshold = piece.d_threshold[at];
-    std::fill(d_threshold.begin(), d_threshold.end(), 0.0);
-    std::size_t next = 0;  // of what fired, which comes in the same order
-    for (std::size_t e = 0; e < d_near.size(); ++e) {
-      const auto f = static_cast<std::size_t>(near.column[e]);
-      const float theta = threshold[f], value = near.value[e], n = norm[f];
-      if (value > theta) {
-        const float t = std::tanh(kSlope * value * n);
-        piece.penalty += t;
-        d_pre[next++] = d_near[e] + c * kSlope * n * (1.0f - t * t);
-      }
-      if (value > theta + 0.5f * kRectangle) continue;
-      d_threshold[f] -= (theta * d_near[e] + c * std::tanh(kSlope * theta * n)) / kRectangle;
-    }
-  }
-}
-
-// What silent features would make of the error that is left: d loss / d pre of theirs.
+// What silent features would make of the error that is left: its gradient, in d_aux.
 void TranscoderStep::SilentPiece(const std::vector<TranscoderTensors>& weights, Piece& piece) {
   const std::int64_t C = shape_.width, row = shape_.layers * C;
   const std::int64_t first = (piece.first + kAuxEvery - 1) / kAuxEvery;
@@ -184,13 +144,6 @@ void TranscoderStep::SilentPiece(const std::vector<TranscoderTensors>& weights, 
     for (std::int64_t i = 0; i < row; ++i) {
       d_aux[r * row + i] = weight * (d_aux[r * row + i] * factor + d_y[i]);
     }
-  }
-  for (std::int64_t l = 0; l < shape_.layers; ++l) {
-    const auto at = static_cast<std::size_t>(l);
-    const std::int64_t length = shape_.targets(l) * C;
-    piece.d_aux_pre[at].resize(piece.aux[at].column.size());
-    DecodeBackwardValues(piece.aux[at], length, {weights[at].decoder, length}, {d_aux + l * C, row},
-                         piece.d_aux_pre[at].data());
   }
 }
 

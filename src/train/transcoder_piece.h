@@ -18,11 +18,8 @@ inline constexpr float kSlope = 4.0f;              // in tanh of the penalty
 struct TranscoderStep::Piece {
   std::int64_t first = 0, rows = 0;
   std::vector<SparseRows> fired, near, aux;  // by layer; near: above the rectangle's lower end
-  std::vector<std::vector<float>> d_pre, d_aux_pre;  // by layer, one per entry
-  std::vector<std::vector<double>> d_threshold;      // by layer [F] (kJumpRelu)
-  std::vector<float> near_lower;                     // [F] lower ends of the rectangles
-  std::vector<double> error, power;                  // by layer
-  double penalty = 0.0;
+  std::vector<float> near_lower;             // [F] lower ends of the rectangles
+  std::vector<double> error, power;          // by layer
 };
 
 // pre[rows, F] = x W^T + b on the calling thread.

@@ -85,12 +85,14 @@ class TranscoderStep {
                    Piece& piece);
   void DecodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                    Piece& piece);
-  void ValuesPiece(const std::vector<TranscoderTensors>& weights, float penalty_weight,
-                   Piece& piece);
   void SilentPiece(const std::vector<TranscoderTensors>& weights, Piece& piece);
   void Collect();
   void WeightGradients(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                        const std::vector<TranscoderTensors>& gradients, float penalty_weight);
+  // Adds one feature's gradients; returns its part of the penalty.
+  double ThresholdedFeature(std::int64_t layer, std::int64_t f, const SparseColumns& columns,
+                            const TranscoderRows& batch, const TranscoderTensors& w,
+                            const TranscoderTensors& g, float c) const;
   TranscoderMeasure Totals() const;
 
   TranscoderShape shape_;
@@ -104,9 +106,10 @@ class TranscoderStep {
   std::vector<std::vector<std::int32_t>> silent_;  // [l] silent features
   std::vector<float> batch_thresholds_;            // [l]
   std::vector<Piece> pieces_;
-  // Of all pieces together, by layer: what fired, dL/dpre of each, silent features' part.
-  std::vector<SparseRows> entries_, aux_entries_;
-  std::vector<std::vector<float>> d_pre_, d_aux_pre_;
+  // Of all pieces together, by layer: what fired, what lay above the rectangles' lower ends
+  // (kJumpRelu), silent features' part.
+  std::vector<SparseRows> entries_, near_entries_, aux_entries_;
+  double penalty_ = 0.0;
 
  public:
   ~TranscoderStep();

@@ -138,10 +138,19 @@ Products Multiply(const SparseRows& entries, std::int64_t columns, std::int64_t 
   SparseColumns sorted;
   ByColumn(entries, columns, sorted);
   DecodeRows(entries, length, {table.data(), stride}, {p.y.data(), y_stride});
-  DecodeBackwardValues(entries, length, {table.data(), stride}, {dy.data(), y_stride},
-                       p.d_value.data());
-  DecodeBackwardTable(sorted, entries.value, length, {dy.data(), y_stride},
-                      {p.d_table.data(), stride});
+  for (std::int64_t f = 0; f < columns; ++f) {
+    std::vector<std::int32_t> where(sorted.row.begin() + sorted.begin[f],
+                                    sorted.row.begin() + sorted.begin[f + 1]);
+    std::vector<float> a, d_a(where.size());
+    for (std::int64_t i = sorted.begin[f]; i < sorted.begin[f + 1]; ++i) {
+      a.push_back(entries.value[sorted.entry[i]]);
+    }
+    DotsWithRows(where, length, table.data() + f * stride, {dy.data(), y_stride}, d_a.data());
+    AddScaledRows(where, a.data(), length, {dy.data(), y_stride}, p.d_table.data() + f * stride);
+    for (std::size_t i = 0; i < d_a.size(); ++i) {
+      p.d_value[sorted.entry[sorted.begin[f] + static_cast<std::int64_t>(i)]] = d_a[i];
+    }
+  }
   return p;
 }
 
