@@ -20,35 +20,58 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// d[i] = vector . row[i], four rows at a time: the vector is read once for all of them. A row's sum
+// Four rows of a table. They lie anywhere, and the next four are asked for line by line while these
+// are worked on: the hardware's own prefetching begins anew in every row.
+struct FourRows {
+  const float *r0, *r1, *r2, *r3;
+};
+
+FourRows RowsAt(const std::int32_t* rows, std::int64_t i, std::int64_t count,
+                TableOf<const float> table) {
+  const auto row = [&](std::int64_t at) {
+    return table.data + rows[std::min(at, count - 1)] * table.stride;
+  };
+  return {row(i), row(i + 1), row(i + 2), row(i + 3)};
+}
+
+void AskFor(const FourRows& next, std::int64_t i) {
+  hwy::Prefetch(next.r0 + i);
+  hwy::Prefetch(next.r1 + i);
+  hwy::Prefetch(next.r2 + i);
+  hwy::Prefetch(next.r3 + i);
+}
+
+// d[i] = vector . row i, four rows at a time: the vector is read once for all of them. A row's sum
 // is made in the same order whether it comes alone or among four.
-void DotFour(std::int64_t length, const float* vector, const float* r0, const float* r1,
-             const float* r2, const float* r3, float* d) {
+void DotFour(std::int64_t length, const float* vector, const FourRows& x, const FourRows& next,
+             float* d) {
   const hn::ScalableTag<float> tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   auto a0 = hn::Zero(tag), a1 = hn::Zero(tag), a2 = hn::Zero(tag), a3 = hn::Zero(tag);
   auto b0 = hn::Zero(tag), b1 = hn::Zero(tag), b2 = hn::Zero(tag), b3 = hn::Zero(tag);
   std::int64_t i = 0;
   for (; i + 2 * lanes <= length; i += 2 * lanes) {
+    AskFor(next, i);
+    if (2 * lanes > 16) AskFor(next, i + lanes);
     const auto low = hn::LoadU(tag, vector + i), high = hn::LoadU(tag, vector + i + lanes);
-    a0 = hn::MulAdd(low, hn::LoadU(tag, r0 + i), a0);
-    a1 = hn::MulAdd(low, hn::LoadU(tag, r1 + i), a1);
-    a2 = hn::MulAdd(low, hn::LoadU(tag, r2 + i), a2);
-    a3 = hn::MulAdd(low, hn::LoadU(tag, r3 + i), a3);
-    b0 = hn::MulAdd(high, hn::LoadU(tag, r0 + i + lanes), b0);
-    b1 = hn::MulAdd(high, hn::LoadU(tag, r1 + i + lanes), b1);
-    b2 = hn::MulAdd(high, hn::LoadU(tag, r2 + i + lanes), b2);
-    b3 = hn::MulAdd(high, hn::LoadU(tag, r3 + i + lanes), b3);
+    a0 = hn::MulAdd(low, hn::LoadU(tag, x.r0 + i), a0);
+    a1 = hn::MulAdd(low, hn::LoadU(tag, x.r1 + i), a1);
+    a2 = hn::MulAdd(low, hn::LoadU(tag, x.r2 + i), a2);
+    a3 = hn::MulAdd(low, hn::LoadU(tag, x.r3 + i), a3);
+    b0 = hn::MulAdd(high, hn::LoadU(tag, x.r0 + i + lanes), b0);
+    b1 = hn::MulAdd(high, hn::LoadU(tag, x.r1 + i + lanes), b1);
+    b2 = hn::MulAdd(high, hn::LoadU(tag, x.r2 + i + lanes), b2);
+    b3 = hn::MulAdd(high, hn::LoadU(tag, x.r3 + i + lanes), b3);
   }
   d[0] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a0, b0)));
   d[1] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a1, b1)));
   d[2] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a2, b2)));
   d[3] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(a3, b3)));
   for (; i < length; ++i) {
-    d[0] += vector[i] * r0[i];
-    d[1] += vector[i] * r1[i];
-    d[2] += vector[i] * r2[i];
-    d[3] += vector[i] * r3[i];
+    d[0] += vector[i] * x.r0[i];
+    d[1] += vector[i] * x.r1[i];
+    d[2] += vector[i] * x.r2[i];
+    d[3] += vector[i] * x.r3[i];
   }
 }
 
@@ -66,21 +89,24 @@ float Dot(std::int64_t length, const float* vector, const float* row) {
   return sum;
 }
 
-// y += a0 x0 + a1 x1 + a2 x2 + a3 x3, in this order.
-void AddFour(std::int64_t length, const float* a, const float* x0, const float* x1, const float* x2,
-             const float* x3, float* y) {
+// y += a[0] x.r0 + a[1] x.r1 + a[2] x.r2 + a[3] x.r3, in this order.
+void AddFour(std::int64_t length, const float* a, const FourRows& x, const FourRows& next,
+             float* y) {
   const hn::ScalableTag<float> tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   const auto a0 = hn::Set(tag, a[0]), a1 = hn::Set(tag, a[1]), a2 = hn::Set(tag, a[2]),
              a3 = hn::Set(tag, a[3]);
   std::int64_t i = 0;
   for (; i + lanes <= length; i += lanes) {
-    auto sum = hn::MulAdd(a0, hn::LoadU(tag, x0 + i), hn::LoadU(tag, y + i));
-    sum = hn::MulAdd(a1, hn::LoadU(tag, x1 + i), sum);
-    sum = hn::MulAdd(a2, hn::LoadU(tag, x2 + i), sum);
-    hn::StoreU(hn::MulAdd(a3, hn::LoadU(tag, x3 + i), sum), tag, y + i);
+    AskFor(next, i);
+    auto sum = hn::MulAdd(a0, hn::LoadU(tag, x.r0 + i), hn::LoadU(tag, y + i));
+    sum = hn::MulAdd(a1, hn::LoadU(tag, x.r1 + i), sum);
+    sum = hn::MulAdd(a2, hn::LoadU(tag, x.r2 + i), sum);
+    hn::StoreU(hn::MulAdd(a3, hn::LoadU(tag, x.r3 + i), sum), tag, y + i);
   }
-  for (; i < length; ++i) y[i] += a[0] * x0[i] + a[1] * x1[i] + a[2] * x2[i] + a[3] * x3[i];
+  for (; i < length; ++i) {
+    y[i] += a[0] * x.r0[i] + a[1] * x.r1[i] + a[2] * x.r2[i] + a[3] * x.r3[i];
+  }
 }
 
 void AddOne(std::int64_t length, float a, const float* x, float* y) {
@@ -94,37 +120,24 @@ void AddOne(std::int64_t length, float a, const float* x, float* y) {
   for (; i < length; ++i) y[i] += a * x[i];
 }
 
-// Rows of a table lie anywhere: the first lines of the next ones are asked for while these are
-// worked on; the hardware fetches the rest.
-void AskFor(const std::int32_t* rows, std::int64_t first, std::int64_t count,
-            TableOf<const float> table) {
-  for (std::int64_t i = first; i < std::min(count, first + 4); ++i) {
-    for (int line = 0; line < 4; ++line) {
-      hwy::Prefetch(table.data + rows[i] * table.stride + 16 * line);
-    }
-  }
-}
-
 void Dots(std::int64_t count, const std::int32_t* rows, std::int64_t length, const float* vector,
           TableOf<const float> table, float* d) {
-  const auto row = [&](std::int64_t i) { return table.data + rows[i] * table.stride; };
   std::int64_t i = 0;
   for (; i + 4 <= count; i += 4) {
-    AskFor(rows, i + 4, count, table);
-    DotFour(length, vector, row(i), row(i + 1), row(i + 2), row(i + 3), d + i);
+    DotFour(length, vector, RowsAt(rows, i, count, table), RowsAt(rows, i + 4, count, table),
+            d + i);
   }
-  for (; i < count; ++i) d[i] = Dot(length, vector, row(i));
+  for (; i < count; ++i) d[i] = Dot(length, vector, table.data + rows[i] * table.stride);
 }
 
 void AddRows(std::int64_t count, const std::int32_t* rows, const float* factor, std::int64_t length,
              TableOf<const float> table, float* sum) {
-  const auto row = [&](std::int64_t i) { return table.data + rows[i] * table.stride; };
   std::int64_t i = 0;
   for (; i + 4 <= count; i += 4) {
-    AskFor(rows, i + 4, count, table);
-    AddFour(length, factor + i, row(i), row(i + 1), row(i + 2), row(i + 3), sum);
+    AddFour(length, factor + i, RowsAt(rows, i, count, table), RowsAt(rows, i + 4, count, table),
+            sum);
   }
-  for (; i < count; ++i) AddOne(length, factor[i], row(i), sum);
+  for (; i < count; ++i) AddOne(length, factor[i], table.data + rows[i] * table.stride, sum);
 }
 
 // Writes what of x lies above (the threshold is 0 where `threshold` is null) and tells how many.

@@ -9,7 +9,8 @@
 
 namespace clearhead {
 
-inline constexpr std::int64_t kPieceRows = 256;
+inline constexpr std::int64_t kPieceRows =
+    512;  // a product of 256 spends a twentieth on packing weights
 inline constexpr std::int64_t kAuxEvery = 8;
 inline constexpr std::int64_t kSampledRows = 128;  // to find a batch's threshold
 inline constexpr float kRectangle = 0.5f;          // width, in deviations of pre-activations

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 
 #include "core/threads.h"
 #include "train/transcoder_piece.h"
@@ -19,6 +21,16 @@ void RowNorms(std::int64_t count, std::int64_t length, const float* table,
     DotsWithRows({&self, 1}, length, table + f * length, {table + f * length, length}, &square);
     norms[static_cast<std::size_t>(f)] = std::sqrt(square);
   }
+}
+
+// The `rank`-th largest value. Few values lie above `guess`; if it was too high, all are looked at.
+float LargestOf(const Buffer<float>& values, std::int64_t rank, float guess) {
+  std::vector<float> above;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(above),
+               [guess](float v) { return v > guess; });
+  if (static_cast<std::int64_t>(above.size()) < rank) above.assign(values.begin(), values.end());
+  std::nth_element(above.begin(), above.begin() + (rank - 1), above.end(), std::greater<>());
+  return above[static_cast<std::size_t>(rank - 1)];
 }
 
 }  // namespace
@@ -74,8 +86,7 @@ void TranscoderStep::Prepare(const TranscoderRows& batch,
       EncodeRows(sampled, C, F, {batch.x[at], stride * C}, weights[at], pre.data());
       const auto kept = std::clamp<std::int64_t>(
           std::llround(options_.l0 * static_cast<double>(sampled)), 1, pre.size());
-      std::nth_element(pre.begin(), pre.begin() + (kept - 1), pre.end(), std::greater<>());
-      batch_thresholds_[at] = std::max(0.0f, pre[kept - 1]);
+      batch_thresholds_[at] = std::max(0.0f, LargestOf(pre, kept, 0.5f * batch_thresholds_[at]));
       std::fill(threshold.begin(), threshold.end(), batch_thresholds_[at]);
     } else if (options_.rule == FiringRule::kJumpRelu) {
       for (std::int64_t f = 0; f < F; ++f) {
