@@ -10,6 +10,7 @@ void AddCommands(CLI::App& app) {
   AddEval(app);
   AddCompare(app);
   AddGenerate(app);
+  AddWrite(app);
   AddAttention(app);
   AddGrid(app);
   AddHeads(app);

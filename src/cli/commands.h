@@ -26,6 +26,7 @@ void AddCapture(CLI::App& app);
 void AddEval(CLI::App& app);
 void AddCompare(CLI::App& app);
 void AddGenerate(CLI::App& app);
+void AddWrite(CLI::App& app);
 void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app, SparsifyWatch watch = {});
 void AddConvert(CLI::App& app);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/buffer.h"
@@ -17,11 +18,13 @@
 
 namespace clearhead {
 
-// Keys and values of the positions seen so far, per layer [B, capacity, kv_width].
+// Keys and values of the positions seen so far, per layer [B, capacity, width].
 struct KeyValueCache {
   KeyValueCache(const ModelConfig& config, std::int64_t batch, std::int64_t capacity);
+  // The others leave the batch. `sequences` ascend.
+  void KeepSequences(std::span<const std::int64_t> sequences);
 
-  std::int64_t batch, capacity;
+  std::int64_t batch, capacity, width;
   std::int64_t length = 0;  // positions filled
   std::vector<Buffer<float>> keys, values;
 };

@@ -17,35 +17,62 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Numbers of the k largest, ascending: the draw must not depend on nth_element's order.
+std::vector<std::int32_t> LargestTokens(std::span<const float> logits, std::int64_t k) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::nth_element(order.begin(), order.begin() + (k - 1), order.end(),
+                   [&](std::int32_t a, std::int32_t b) {
+                     const float x = logits[static_cast<std::size_t>(a)];
+                     const float y = logits[static_cast<std::size_t>(b)];
+                     return x != y ? x > y : a < b;
+                   });
+  order.resize(static_cast<std::size_t>(k));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+// An index drawn with probability weight(i) / sum of weights. Sums are kept at the ends of chunks;
+// the chunk where the draw falls is summed again.
+template <typename WeightOf>
+std::size_t DrawIndex(std::size_t count, double uniform, const WeightOf& weight) {
+  constexpr std::size_t kChunk = 256;
+  std::vector<double> sums;  // before each chunk
+  double sum = 0.0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % kChunk == 0) sums.push_back(sum);
+    sum += weight(i);
+  }
+  const double wanted = uniform * sum;
+  const auto chunk = std::upper_bound(sums.begin(), sums.end(), wanted) - sums.begin() - 1;
+  std::size_t i = static_cast<std::size_t>(chunk) * kChunk;
+  for (sum = sums[static_cast<std::size_t>(chunk)]; i + 1 < count; ++i) {
+    sum += weight(i);
+    if (sum > wanted) break;
+  }
+  return i;
+}
+
 }  // namespace
 
 std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& options,
                          double uniform) {
-  const auto largest = std::max_element(logits.begin(), logits.end());
-  if (options.temperature <= 0.0) return static_cast<std::int32_t>(largest - logits.begin());
-
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::size_t count = order.size();
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < count) {
-    count = static_cast<std::size_t>(options.top_k);
-    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count - 1),
-                     order.end(), [&](std::int32_t a, std::int32_t b) {
-                       const float x = logits[static_cast<std::size_t>(a)];
-                       const float y = logits[static_cast<std::size_t>(b)];
-                       return x != y ? x > y : a < b;
-                     });
-    order.resize(count);
-    std::sort(order.begin(), order.end());  // the draw must not depend on nth_element's order
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  if (options.temperature <= 0.0) {
+    return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), largest) -
+                                     logits.begin());
   }
-  std::vector<double> cumulative(count);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < count; ++i) {
-    sum += std::exp((logits[static_cast<std::size_t>(order[i])] - *largest) / options.temperature);
-    cumulative[i] = sum;
+  const auto weight = [&](float logit) {
+    return std::exp((logit - largest) / static_cast<float>(options.temperature));
+  };
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) {
+    const std::vector<std::int32_t> kept = LargestTokens(logits, options.top_k);
+    return kept[DrawIndex(kept.size(), uniform, [&](std::size_t i) {
+      return weight(logits[static_cast<std::size_t>(kept[i])]);
+    })];
   }
-  const auto drawn = std::upper_bound(cumulative.begin(), cumulative.end(), uniform * sum);
-  return order[std::min(static_cast<std::size_t>(drawn - cumulative.begin()), count - 1)];
+  return static_cast<std::int32_t>(
+      DrawIndex(logits.size(), uniform, [&](std::size_t i) { return weight(logits[i]); }));
 }
 
 Generation Generate(const Model& model, std::vector<std::int32_t> prompt,

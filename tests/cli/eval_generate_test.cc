@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// clearhead eval and generate, end to end.
+// clearhead eval, generate and write, end to end.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -257,6 +258,49 @@ TEST_P(WithModel, GenerateRefusesWhatItCannotDo) {
   ExpectFailure({"generate", path(), "--ids", "1"}, 1, {"standard output"}, {.out = "/dev/full"});
   ExpectFailure({"generate", path(), "--prompt", "a", "--json"}, 1, {"standard output"},
                 {.close_out = true});
+}
+
+TEST_P(WithModel, WriteMakesATextOfDocuments) {
+  const auto write = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"write", path(), "--out", folder_ / "own"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Json json = SucceedJson(command);
+    return std::pair(json, ReadFile(folder_ / "own"));
+  };
+  const auto [json, text] = write({"--documents", "9", "--batch", "4", "--seed", "3"});
+  EXPECT_EQ(json["documents"], 9);
+  EXPECT_GT(json["tokens"].get<int>(), 9);
+  // The end-of-text token stands between documents and in none of them.
+  const std::vector<std::int32_t> ids = tokenizer_.Encode(text);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), *tokenizer_.end_of_text()), 8);
+  EXPECT_EQ(write({"--documents", "9", "--batch", "4", "--seed", "3"}).second, text);
+  EXPECT_NE(write({"--documents", "9", "--batch", "4", "--seed", "4"}).second, text);
+  // In two pieces: the same documents.
+  const std::string end(tokenizer_.TokenBytes(*tokenizer_.end_of_text()));
+  const std::string first = write({"--documents", "4", "--batch", "4", "--seed", "3"}).second;
+  const std::string rest =
+      write({"--documents", "5", "--first", "4", "--batch", "4", "--seed", "3"}).second;
+  EXPECT_EQ(first + end + rest, text);
+  // Greedy, with a start of one's own and an end.
+  const std::string cat =
+      write({"--documents", "1", "--prompt", "The cat", "--temperature", "0", "--longest", "5"})
+          .second;
+  EXPECT_TRUE(cat.starts_with("The cat")) << cat;
+  EXPECT_THAT(Succeed({"write", path(), "--documents", "2", "--out", folder_ / "own"}).out,
+              testing::HasSubstr("2 documents"));
+}
+
+TEST_P(WithModel, WriteRefusesWhatItCannotDo) {
+  const std::string out = folder_ / "own";
+  ExpectFailure({"write", path(), "--out", out}, 2, {"--documents"});
+  ExpectFailure({"write", path(), "--documents", "0", "--out", out}, 2, {"--documents"});
+  ExpectFailure({"write", path(), "--documents", "1"}, 2, {"--out"});
+  ExpectFailure({"write", path(), "--documents", "1", "--batch", "0", "--out", out}, 2,
+                {"--batch"});
+  ExpectFailure({"write", path(), "--documents", "1", "--prompt", SmallText(), "--out", out}, 1,
+                {"48 positions"});
+  ExpectFailure({"write", path(), "--documents", "1", "--out", folder_ / "no" / "own"}, 1, {"own"});
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 }  // namespace
