@@ -123,7 +123,7 @@ CarrierAnswer Answer(const Options& o, const TracedModel& model, const Question&
   };
   CarrierAnswer answer;
   answer.model = &model;
-  FrozenOptions frozen;
+  FrozenOptions frozen{.checked = true};  // by LoadTraced
   if (o.first_position >= 0) frozen.first_position = o.first_position;
   answer.prompt = FreezePrompt(model.model, model.Features(), question.ids, frozen);
   LogitOptions logits = question.logits;

@@ -69,7 +69,7 @@ std::vector<ActiveFeature> KeptFeatures(const Traced& t) {
 Traced TracePrompt(const Options& o, const TracedModel& model, const InputTokens& input) {
   Clock clock;
   Traced t;
-  FrozenOptions frozen;
+  FrozenOptions frozen{.checked = true};  // by LoadTraced
   if (o.first_position >= 0) frozen.first_position = o.first_position;
   t.prompt = FreezePrompt(model.model, model.Features(), input.ids, frozen);
   t.seconds["run"] = clock.Lap();

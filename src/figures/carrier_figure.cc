@@ -19,6 +19,7 @@ namespace {
 constexpr double kWidth = 340, kEdge = 4, kPadding = 8, kPanelGap = 7, kRadius = 7;
 constexpr double kLeftPanel = 146;
 constexpr double kTitleSize = 9.5, kTextSize = 8.5, kSmallSize = 7.5, kLine = 12;
+constexpr double kMapsSize = 8;  // of "all heads map ...", which would else be cut
 constexpr double kMapGap = 6, kMaxSide = 62;
 constexpr double kLabelGap = 1.5, kLabelRoom = 9.5;  // over a map
 constexpr double kQueryRoom = 17;                    // left of a map: Q and its arrow
@@ -135,10 +136,11 @@ class Builder {
     AddText(HeadsText(panel.maps.size(), panel.heads, figure_.share), line, style);
     line.y += kLine;
     if (arrows) {
-      AddText(
-          fmt::format("{} key pos {} to query pos {}",
-                      panel.maps.size() == 1 ? "it maps" : "all map", figure_.key, figure_.query),
-          line, style);
+      const std::string where =
+          fmt::format("key pos {} to query pos {}", figure_.key, figure_.query);
+      const std::string full = (panel.maps.size() == 1 ? "it maps " : "all heads map ") + where;
+      AddText(Width(full, kMapsSize) <= line.width ? full : where, line,
+              {.size = kMapsSize, .color = theme::kInk});
     }
     const double beside = arrows ? kQueryRoom : 0;
     const double top = area.y + plan.header + (area.height - plan.height) / 2;

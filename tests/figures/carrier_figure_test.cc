@@ -154,7 +154,7 @@ TEST(CarrierFigure, SaysWhatItShows) {
   const CarrierLayout layout = LayoutCarrierFigure(PaperFigure());
   const std::vector<std::string> texts = TextsOf(layout.scene);
   for (const char* text : {"dense", "6 of 48 heads carry 80 %", "sparse",
-                           "3 of 48 heads carry 80 %", "all map key pos 5 to query pos 8",
+                           "3 of 48 heads carry 80 %", "all heads map key pos 5 to query pos 8",
                            "modulated at 80 % by", "opposite", "layers 0-1", "large", "layers 0-3",
                            "from large", "small", "output, layer 6", "K", "Q", "1", "8", "L0H2"}) {
     EXPECT_THAT(texts, Contains(text));
