@@ -92,10 +92,12 @@ std::string GateText(const CarrierHead& head, const Tokenizer* words) {
   std::string text = fmt::format("          gate open by {:.2f}; ", head.gate->margin);
   if (head.gate->turning.empty()) return text + "no single pair closes it\n";
   const TermPair& pair = head.gate->turning[0];
-  return text + fmt::format("closes without {} x {} ({:+.2f}), one of {} such pairs\n",
-                            NameOf(head.reasons.query_terms[pair.query], words),
-                            NameOf(head.reasons.key_terms[pair.key], words), pair.value,
-                            head.gate->turning.size());
+  text += fmt::format("closes without {} x {} ({:+.2f})",
+                      NameOf(head.reasons.query_terms[pair.query], words),
+                      NameOf(head.reasons.key_terms[pair.key], words), pair.value);
+  const std::size_t others = head.gate->turning.size() - 1;
+  return text + (others == 0 ? ", and without no other pair\n"
+                             : fmt::format(", or without any of {} others\n", others));
 }
 
 std::string HeadText(const CarrierHead& head, std::int64_t pairs, const Tokenizer* words) {

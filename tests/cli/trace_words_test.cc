@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "cli/graph_schema.h"
 #include "cli/task_model.h"
 #include "features/random_transcoder.h"
 #include "features/transcoder_files.h"
@@ -157,6 +158,8 @@ TEST_F(TraceWords, FilesAndFigures) {
   EXPECT_TRUE(ReadFile(out / "g/graph.pdf").starts_with("%PDF"));
   // The compact file has the edges of graph.json.
   const Json graph = ReadJsonFile(out / "g/graph.json");
+  ExpectPublishedSchema(graph, LoadModel(Path("dense")).config.layers);
+  EXPECT_EQ(graph["metadata"]["prompt"], kPrompt);
   const auto tensors = ReadGolden(out / "g/graph.safetensors");
   const std::vector<float>& weights = tensors.at("weight").values;
   ASSERT_EQ(weights.size(), graph["links"].size());
