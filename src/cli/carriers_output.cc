@@ -92,12 +92,12 @@ std::string GateText(const CarrierHead& head, const Tokenizer* words) {
   std::string text = fmt::format("          gate open by {:.2f}; ", head.gate->margin);
   if (head.gate->turning.empty()) return text + "no single pair closes it\n";
   const TermPair& pair = head.gate->turning[0];
-  text += fmt::format("closes without {} x {} ({:+.2f})",
+  text += fmt::format("would close without {} x {} ({:+.2f})",
                       NameOf(head.reasons.query_terms[pair.query], words),
                       NameOf(head.reasons.key_terms[pair.key], words), pair.value);
   const std::size_t others = head.gate->turning.size() - 1;
-  return text + (others == 0 ? ", and without no other pair\n"
-                             : fmt::format(", or without any of {} others\n", others));
+  if (others == 0) return text + ", and no other pair alone\n";
+  return text + fmt::format(", or {} other pair{} alone\n", others, others == 1 ? "" : "s");
 }
 
 std::string HeadText(const CarrierHead& head, std::int64_t pairs, const Tokenizer* words) {

@@ -146,8 +146,9 @@ class Builder {
     const double top = area.y + plan.header + (area.height - plan.height) / 2;
     auto& maps = layout_.maps.emplace_back();
     for (std::size_t m = 0; m < panel.maps.size(); ++m) {
-      const auto c = static_cast<double>(m % static_cast<std::size_t>(plan.columns));
-      const auto r = static_cast<double>(m / static_cast<std::size_t>(plan.columns));
+      const std::size_t across = m % static_cast<std::size_t>(plan.columns);
+      const std::size_t down = m / static_cast<std::size_t>(plan.columns);
+      const auto c = static_cast<double>(across), r = static_cast<double>(down);
       const Rectangle at{area.x + kPadding + beside + c * (plan.side + beside + kMapGap),
                          top + r * plan.row + plan.label_lines * kLabelRoom + kLabelGap, plan.side,
                          plan.side};
