@@ -16,6 +16,11 @@ namespace {
 
 constexpr std::size_t kGroups = 24, kEdges = 40;  // that a page can show
 
+std::string Difference(const Tokenizer* words, const LogitTarget& logit) {
+  return fmt::format("{} - {}", TokenLabel(TokenName(words, logit.token)),
+                     TokenLabel(TokenName(words, *logit.against)));
+}
+
 struct RankedEdge {
   double score = 0.0;
   std::int64_t source = 0, row = 0;
@@ -76,7 +81,7 @@ class GraphNodesOf {
       made.row = GraphRow::kLogit;
       made.position = logit.position;
       made.label = TokenName(words_, logit.token);
-      if (logit.against) made.label += " - " + TokenName(words_, *logit.against);
+      if (logit.against) made.label = Difference(words_, logit);
       made.note = fmt::format("{:.1f} %", 100.0 * logit.probability);
       made.strength = logit.probability;
       return made;
@@ -173,7 +178,7 @@ GraphFigure FigureOf(const GroupedGraph& grouped, const TracedModel& model,
   std::string prompt;
   for (const std::int32_t id : ids) prompt += TokenName(model.Words(), id);
   GraphFigure figure{.title = fmt::format("{}: {}", model.name, prompt),
-                     .subtitle = {},
+                     .note = "attention, norms and what fires held fixed",
                      .layers = model.model.config.layers,
                      .positions = PositionsByInfluence(grouped),
                      .nodes = {},
@@ -187,31 +192,25 @@ GraphFigure FigureOf(const GroupedGraph& grouped, const TracedModel& model,
   std::vector<std::int64_t> strongest = RankByMagnitude(influence);
   strongest.resize(std::min(strongest.size(), kGroups));
   std::vector<bool> shown(influence.size(), false);
-  for (const std::int64_t g : strongest) {
-    shown[g] = true;
-    nodes.Of(g);
-  }
+  for (const std::int64_t g : strongest) shown[g] = true;  // where an edge of theirs is
   for (std::int64_t p = 0; p < grouped.length; ++p) nodes.Of(grouped.Token(p));
-  double drawn = 0.0, all = 0.0, largest = 0.0;
-  for (const RankedEdge& edge : RankedEdges(grouped)) {
-    all += edge.score;
+  const std::vector<RankedEdge> edges = RankedEdges(grouped);
+  double all = 0.0, largest = 0.0;
+  for (const RankedEdge& edge : edges) all += edge.score;
+  for (const RankedEdge& edge : edges) {
     const bool ends = (edge.source >= grouped.count() || shown[edge.source]) &&
                       (edge.row >= grouped.count() || shown[edge.row]);
-    if (!ends || figure.edges.size() == kEdges) continue;
+    if (!ends) continue;
+    if (figure.edges.size() == kEdges) break;
     if (largest == 0.0) largest = edge.score;
-    drawn += edge.score;
     const std::int64_t target =
         edge.row < grouped.count() ? edge.row : grouped.sources() + edge.row - grouped.count();
     figure.edges.push_back({.from = nodes.Of(edge.source),
                             .to = nodes.Of(target),
                             .strength = edge.score / largest,
+                            .share = edge.score / all,
                             .negative = edge.negative});
   }
-  figure.subtitle = fmt::format(
-      "the {} strongest edges between groups, {:.0f} % of all but the bias; with attention, norms "
-      "and "
-      "what fires held fixed",
-      figure.edges.size(), all > 0.0 ? 100.0 * drawn / all : 100.0);
   return figure;
 }
 
@@ -230,7 +229,7 @@ CarrierFigure FigureOf(std::span<const CarrierAnswer> answers, double share) {
   if (edge.logit) {
     figure.output = TokenName(last.model->Words(), edge.logit->token);
     if (edge.logit->against) {
-      figure.output += " - " + TokenName(last.model->Words(), *edge.logit->against);
+      figure.output = Difference(last.model->Words(), *edge.logit);
     }
     figure.output_note = fmt::format("output, layer {}", last.prompt.config().layers);
   }

@@ -138,9 +138,13 @@ class Builder {
     if (arrows) {
       const std::string where =
           fmt::format("key pos {} to query pos {}", figure_.key, figure_.query);
-      const std::string full = (panel.maps.size() == 1 ? "it maps " : "all heads map ") + where;
-      AddText(Width(full, kMapsSize) <= line.width ? full : where, line,
-              {.size = kMapsSize, .color = theme::kInk});
+      std::string text = where;
+      for (const char* who : {panel.maps.size() == 1 ? "it maps " : "all heads map ", "all map "}) {
+        if (Width(who + where, kMapsSize) > line.width) continue;
+        text = who + where;
+        break;
+      }
+      AddText(text, line, {.size = kMapsSize, .color = theme::kInk});
     }
     const double beside = arrows ? kQueryRoom : 0;
     const double top = area.y + plan.header + (area.height - plan.height) / 2;

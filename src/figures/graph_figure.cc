@@ -152,9 +152,10 @@ class Builder {
     }
     for (const std::int64_t p : figure_.positions) sum += widths[p];
     const double around = 2 * kEdge + kRowNames;
-    const double title =
-        std::max(Width(figure_.title, kTitleSize, true), Width(figure_.subtitle, kNoteSize + 0.5)) +
-        2 * kEdge;
+    constexpr double kDigits = 12;  // the subtitle's numbers are not known yet
+    const double title = std::max(Width(figure_.title, kTitleSize, true),
+                                  Width(Subtitle(), kNoteSize + 0.5) + kDigits) +
+                         2 * kEdge;
     layout_.scene.width = std::ceil(
         std::clamp(std::max({sum, logits, title - kRowNames}) + around, kMinPage, kMaxPage));
     columns_ = ArrangeColumns(widths, figure_.positions, 1, kEdge + kRowNames,
@@ -265,9 +266,17 @@ class Builder {
             {.size = kNoteSize, .color = theme::kMutedInk, .align_x = AlignX::kCenter});
   }
 
+  // How much of the graph is on the page: edges of positions without room are not.
+  std::string Subtitle() const {
+    return fmt::format("{} strong edges between groups, {:.0f} % of all but the bias; {}", drawn_,
+                       100.0 * share_, figure_.note);
+  }
+
   void PlaceEdge(const GraphFigureEdge& edge) {
     const Rectangle &from = layout_.nodes[edge.from], &to = layout_.nodes[edge.to];
     if (from.width == 0 || to.width == 0) return;
+    ++drawn_;
+    share_ += edge.share;
     const double strength = std::clamp(edge.strength, 0.0, 1.0);
     const Color color = edge.negative ? theme::kSeries[1] : theme::kSeries[0];
     layout_.scene.arrows.push_back({Curve(from, to),
@@ -281,7 +290,7 @@ class Builder {
     const double width = scene.width - 2 * kEdge;
     AddText(figure_.title, {kEdge, 4, width, 13},
             {.size = kTitleSize, .color = theme::kInk, .bold = true});
-    AddText(figure_.subtitle, {kEdge, 17, width, 11},
+    AddText(Subtitle(), {kEdge, 17, width, 11},
             {.size = kNoteSize + 0.5, .color = theme::kMutedInk});
     for (const TokenColumn& column : columns_) {
       const bool gap = column.position < 0;
@@ -323,6 +332,8 @@ class Builder {
   std::vector<double> content_;                   // [position] how wide all of it is
   std::map<std::int64_t, double> used_;           // by the rest at a position
   std::vector<TokenColumn> columns_;
+  int drawn_ = 0;
+  double share_ = 0;
   double logits_ = 0, layers_ = 0, rest_ = 0, tokens_ = 0, bottom_ = 0;  // tops of rows
 };
 

@@ -27,11 +27,12 @@ struct GraphFigureNode {
 struct GraphFigureEdge {
   std::size_t from = 0, to = 0;  // nodes
   double strength = 0.0;         // 0 to 1: how thick
+  double share = 0.0;            // of all edges there are: the page tells how much it shows
   bool negative = false;         // dashed
 };
 
 struct GraphFigure {
-  std::string title, subtitle;
+  std::string title, note;  // the note follows what is said about the edges
   std::int64_t layers = 0;
   // Positions from the most important down; long prompts show as many as fit.
   std::vector<std::int64_t> positions;

@@ -19,7 +19,7 @@ using testing::Not;
 
 GraphFigure Small() {
   GraphFigure figure{.title = "model: The opposite of large",
-                     .subtitle = "6 strongest edges",
+                     .note = "held fixed",
                      .layers = 6,
                      .positions = {3, 2, 1},
                      .nodes = {{GraphRow::kLogit, 3, 0, 0, " small", "57.0 %", 0.57},
@@ -31,18 +31,18 @@ GraphFigure Small() {
                                {GraphRow::kToken, 1, 0, 0, "The", "", 0.1},
                                {GraphRow::kToken, 2, 0, 0, " large", "", 0.4},
                                {GraphRow::kToken, 3, 0, 0, "\"", "", 0.2}},
-                     .edges = {{2, 4, 1, false},
-                               {4, 0, 0.8, false},
-                               {4, 1, 0.3, true},
-                               {7, 2, 0.5, false},
-                               {5, 0, 0.2, true},
-                               {3, 2, 0.1, false}}};
+                     .edges = {{2, 4, 1, 0.2, false},
+                               {4, 0, 0.8, 0.1, false},
+                               {4, 1, 0.3, 0.1, true},
+                               {7, 2, 0.5, 0.1, false},
+                               {5, 0, 0.2, 0.1, true},
+                               {3, 2, 0.1, 0.1, false}}};
   return figure;
 }
 
 GraphFigure Crowded() {
   GraphFigure figure{.title = std::string(400, 'x'),
-                     .subtitle = std::string(400, 'y'),
+                     .note = std::string(400, 'y'),
                      .layers = 32,
                      .positions = {},
                      .nodes = {},
@@ -58,7 +58,7 @@ GraphFigure Crowded() {
     figure.nodes.push_back({GraphRow::kLogit, 199, 0, 0, " incomprehensibilities", "5.0 %", 0.1});
   }
   for (std::size_t i = 0; i + 3 < figure.nodes.size(); i += 2) {
-    figure.edges.push_back({i, i + 3, 0.5, i % 4 == 0});
+    figure.edges.push_back({i, i + 3, 0.5, 0.002, i % 4 == 0});
   }
   return figure;
 }
@@ -86,8 +86,10 @@ TEST(GraphFigure, LayersRunUpPositionsRunRight) {
   EXPECT_LT(nodes[2].bottom(), nodes[7].y);     // over the tokens
   EXPECT_LT(nodes[6].x, nodes[7].x);
   EXPECT_LT(nodes[7].x, nodes[8].x);
-  for (const char* text : {"layer 0", "layer 5", "logits", "tokens", "the rest", "errors", "large",
-                           "20 features", "raises", "lowers", "small", "57.0 %", "1", "3"}) {
+  for (const char* text :
+       {"layer 0", "layer 5", "logits", "tokens", "the rest", "errors", "large", "20 features",
+        "raises", "lowers", "6 strong edges between groups, 70 % of all but the bias; held fixed",
+        "small", "57.0 %", "1", "3"}) {
     EXPECT_THAT(TextsOf(layout.scene), Contains(text));
   }
   GraphFigure groups_only = Small();
