@@ -87,6 +87,19 @@ Json CheckJson(const Carriers::Check& check) {
 
 std::string Percent(double share) { return fmt::format("{:.0f} %", 100.0 * share); }
 
+// How far the gate is from closing, and what would close it.
+std::string GateText(const CarrierHead& head, const Tokenizer* words) {
+  std::string text = fmt::format("          gate open by {:.2f}; ", head.gate->margin);
+  if (head.gate->turning.empty()) return text + "no single pair closes it\n";
+  const TermPair& pair = head.gate->turning[0];
+  text += fmt::format("would close without {} x {} ({:+.2f})",
+                      NameOf(head.reasons.query_terms[pair.query], words),
+                      NameOf(head.reasons.key_terms[pair.key], words), pair.value);
+  const std::size_t others = head.gate->turning.size() - 1;
+  if (others == 0) return text + ", and no other pair alone\n";
+  return text + fmt::format(", or {} other pair{} alone\n", others, others == 1 ? "" : "s");
+}
+
 std::string HeadText(const CarrierHead& head, std::int64_t pairs, const Tokenizer* words) {
   std::string text = fmt::format("  {:<7} {:>+9.4f} {:>6} {:>8.4f} {:>+8.2f}", HeadName(head),
                                  head.value, Percent(head.share), head.weight, head.reasons.score);
@@ -98,7 +111,9 @@ std::string HeadText(const CarrierHead& head, std::int64_t pairs, const Tokenize
                         NameOf(head.reasons.key_terms[pair.key], words), pair.value);
     first = false;
   }
-  return text + "\n";
+  text += "\n";
+  if (head.gate) text += GateText(head, words);
+  return text;
 }
 
 std::string Number(double value) {

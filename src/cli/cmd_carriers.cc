@@ -11,11 +11,11 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/numbers.h"
+#include "cli/trace_figures.h"
 #include "core/error.h"
 #include "core/progress.h"
 #include "features/node_names.h"
 #include "figures/canvas.h"
-#include "figures/carrier_figure.h"
 #include "tasks/task_items.h"
 
 namespace clearhead::cli {
@@ -30,6 +30,7 @@ struct Options {
   std::int64_t key = -1, query = -1, max_features = 4000, items = 50, first_position = -1,
                pairs = 3;
   CarrierOptions carriers;
+  PruneOptions prune{.nodes = 0.95};
 };
 
 // A prompt as one model reads it.
@@ -122,7 +123,7 @@ CarrierAnswer Answer(const Options& o, const TracedModel& model, const Question&
   };
   CarrierAnswer answer;
   answer.model = &model;
-  FrozenOptions frozen;
+  FrozenOptions frozen{.checked = true};  // by LoadTraced
   if (o.first_position >= 0) frozen.first_position = o.first_position;
   answer.prompt = FreezePrompt(model.model, model.Features(), question.ids, frozen);
   LogitOptions logits = question.logits;
@@ -135,7 +136,7 @@ CarrierAnswer Answer(const Options& o, const TracedModel& model, const Question&
   if (!o.groups.empty()) {
     groups = ReadGroups(ReadJsonFile(o.groups), o.groups, answer.graph);
   } else {
-    const PrunedGraph pruned = PruneGraph(answer.graph, answer.scores);
+    const PrunedGraph pruned = PruneGraph(answer.graph, answer.scores, o.prune);
     std::vector<ActiveFeature> kept;
     std::vector<std::uint8_t> mask(pruned.nodes.begin(),
                                    pruned.nodes.begin() + answer.graph.nodes.features);
@@ -242,56 +243,6 @@ Question PromptQuestion(const Options& o, const TracedModel& model, const std::s
   return question;
 }
 
-// Of the last model the groups over the words, the strongest ones.
-std::vector<CarrierStack> StacksOf(const CarrierAnswer& answer) {
-  constexpr std::size_t kMost = 14;
-  std::vector<double> influence(answer.grouped.influence.begin(),
-                                answer.grouped.influence.begin() + answer.grouped.count());
-  std::vector<std::int64_t> order = RankByMagnitude(influence);
-  order.resize(std::min(order.size(), kMost));
-  std::sort(order.begin(), order.end());  // by position, then layer
-  std::vector<CarrierStack> stacks;
-  for (const std::int64_t g : order) {
-    const FeatureGroup& group = answer.grouped.groups[g];
-    stacks.push_back({group.position, group.first_layer, group.last_layer, group.name});
-  }
-  return stacks;
-}
-
-void Draw(const Options& o, std::span<const CarrierAnswer> answers) {
-  const CarrierAnswer& last = answers.back();
-  CarrierFigure figure{.tokens = TokenTexts(last.model->Words(), last.prompt.ids),
-                       .query = last.carriers.edge.query,
-                       .key = last.carriers.edge.key,
-                       .panels = {},
-                       .stacks = StacksOf(last),
-                       .arrow = fmt::format("modulated at {:.0f} % by {} heads",
-                                            100.0 * o.carriers.share, last.carriers.heads.size()),
-                       .output = last.carriers.edge.to,
-                       .output_note = fmt::format("layer {}", last.prompt.config().layers)};
-  if (last.carriers.edge.logit) {
-    figure.output = TokenName(last.model->Words(), last.carriers.edge.logit->token);
-  }
-  for (const CarrierAnswer& answer : answers) {
-    const std::int64_t T = answer.prompt.length();
-    if (answer.prompt.ids.size() != last.prompt.ids.size()) {
-      Fail("the models read prompts of {} and {} tokens: they cannot share a figure",
-           answer.prompt.ids.size(), last.prompt.ids.size());
-    }
-    CarrierPanel& panel = figure.panels.emplace_back();
-    panel.title =
-        fmt::format("{}: {} of {} heads, {} → {}", answer.model->name, answer.carriers.heads.size(),
-                    answer.carriers.split.one_hop.size(), figure.key, figure.query);
-    for (const CarrierHead& head : answer.carriers.heads) {
-      const float* map = answer.prompt.layers[head.layer].weights.data() + head.head * T * T;
-      panel.maps.push_back(
-          {fmt::format("L{}H{} {:.0f} %", head.layer, head.head, 100.0 * head.share),
-           {map, map + T * T}});
-    }
-  }
-  DrawCarrierFigure(figure, o.out);
-}
-
 void Run(const Options& o) {
   if (!o.out.empty()) CheckFigurePath(o.out);
   if (!o.task.empty()) {
@@ -309,7 +260,7 @@ void Run(const Options& o) {
     answers.push_back(Answer(o, *models[i], PromptQuestion(o, *models[i], o.models[i])));
     list.push_back(ToJson(answers.back(), o.carriers.pairs));
   }
-  if (!o.out.empty()) Draw(o, answers);
+  if (!o.out.empty()) DrawCarrierFigure(FigureOf(answers, o.carriers.share), o.out);
   if (o.common.json) {
     const CarrierAnswer& first = answers[0];
     return PrintJson({{"schema", "clearhead.carriers.1"},
@@ -361,6 +312,10 @@ void AddCarriers(CLI::App& app) {
                    "Features that are traced, by influence (default: 4000)")
       ->check(PositiveNumber());
   command->add_option("--groups", o.groups, "Groups of features from an edited groups.json");
+  command
+      ->add_option("--node-share", o.prune.nodes,
+                   "Influence that the features in groups have (default: 0.95)")
+      ->check(Range(0.0, 1.0));
   command->add_option("--out", o.out, "The figure: .svg, .pdf or .png");
   command
       ->add_option("--first-position", o.first_position,

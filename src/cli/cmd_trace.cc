@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/numbers.h"
+#include "cli/trace_figures.h"
 #include "cli/trace_inputs.h"
 #include "cli/version.h"
 #include "core/error.h"
@@ -68,7 +69,7 @@ std::vector<ActiveFeature> KeptFeatures(const Traced& t) {
 Traced TracePrompt(const Options& o, const TracedModel& model, const InputTokens& input) {
   Clock clock;
   Traced t;
-  FrozenOptions frozen;
+  FrozenOptions frozen{.checked = true};  // by LoadTraced
   if (o.first_position >= 0) frozen.first_position = o.first_position;
   t.prompt = FreezePrompt(model.model, model.Features(), input.ids, frozen);
   t.seconds["run"] = clock.Lap();
@@ -93,15 +94,18 @@ Traced TracePrompt(const Options& o, const TracedModel& model, const InputTokens
   t.pruned = PruneGraph(t.graph, t.scores, o.prune);
   t.seconds["prune"] = clock.Lap();
   t.meanings = MeaningsOf(t.prompt, model.Index(), model.Words(), KeptFeatures(t));
-  std::vector<FeatureGroup> groups =
-      o.groups.empty() ? GroupFeatures(t.graph, t.prompt.ids, t.pruned.nodes, t.meanings,
-                                       OriginsOf(t.graph), model.Words())
-                       : ReadGroups(ReadJsonFile(o.groups), o.groups, t.graph);
-  std::erase_if(groups, [&](const FeatureGroup& group) {  // groups are rows of the graph's rows
-    return !std::all_of(group.features.begin(), group.features.end(), [&](std::int64_t f) {
-      return std::binary_search(t.graph.traced.begin(), t.graph.traced.end(), f);
+  std::vector<FeatureGroup> groups;
+  if (!o.groups.empty()) {
+    groups = ReadGroups(ReadJsonFile(o.groups), o.groups, t.graph);
+  } else {
+    groups = GroupFeatures(t.graph, t.prompt.ids, t.pruned.nodes, t.meanings, OriginsOf(t.graph),
+                           model.Words());
+    std::erase_if(groups, [&](const FeatureGroup& group) {  // groups are sums of the graph's rows
+      return !std::all_of(group.features.begin(), group.features.end(), [&](std::int64_t f) {
+        return std::binary_search(t.graph.traced.begin(), t.graph.traced.end(), f);
+      });
     });
-  });
+  }
   t.grouped = SumByGroups(t.graph, std::move(groups), t.scores.influence);
   t.seconds["groups"] = clock.Lap();
   return t;
@@ -250,6 +254,10 @@ void WriteFiles(const Options& o, const TracedModel& model, const Traced& t) {
   AddGraphMetadata(folder, json);
   WriteSparseGraph(folder / "graph.safetensors", t.graph, t.scores, t.pruned);
   WriteJsonFile(folder / "groups.json", ToJson(t.graph, t.grouped.groups));
+  const GraphFigure figure = FigureOf(t.grouped, model, t.prompt.ids);
+  for (const char* name : {"graph.svg", "graph.pdf", "graph.png"}) {
+    DrawGraphFigure(figure, folder / name);
+  }
 }
 
 void Run(const Options& o) {
@@ -289,7 +297,8 @@ void AddTrace(CLI::App& app) {
   command->add_option("FEATURES", o.features, "Its features (a transcoder)")->required();
   o.input.Add(command);
   o.targets.Add(command);
-  command->add_option("--out", o.out, "Folder for graph.json, graph.safetensors and groups.json");
+  command->add_option("--out", o.out,
+                      "Folder for graph.json, .safetensors, .svg, .pdf, .png and groups.json");
   command->add_option("--matrix", o.matrix,
                       "The whole matrix of edges (.safetensors) and its names (.json)");
   command

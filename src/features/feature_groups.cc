@@ -40,6 +40,13 @@ void SortGroups(std::vector<FeatureGroup>& groups) {
   });
 }
 
+// Within a phrase: without the space that most tokens start with.
+std::string BareName(const Tokenizer* tokenizer, std::int32_t id) {
+  const std::string name = TokenName(tokenizer, id);
+  const std::size_t first = name.find_first_not_of(' ');
+  return first == std::string::npos ? name : name.substr(first);
+}
+
 }  // namespace
 
 std::vector<FeatureGroup> GroupFeatures(const AttributionGraph& graph,
@@ -84,8 +91,8 @@ std::vector<FeatureGroup> GroupFeatures(const AttributionGraph& graph,
     const auto& [position, meaning] = key;
     const std::string name = meaning.kind == Meaning::kToken ? TokenName(tokenizer, ids[position])
                              : meaning.kind == Meaning::kSays
-                                 ? "say " + TokenName(tokenizer, meaning.token)
-                                 : "from " + TokenName(tokenizer, ids[meaning.position]);
+                                 ? "say " + BareName(tokenizer, meaning.token)
+                                 : "from " + BareName(tokenizer, ids[meaning.position]);
     for (std::size_t i = 0; i < features.size(); ++i) {
       const bool adjacent =
           i > 0 && graph.features[features[i]].layer <= graph.features[features[i - 1]].layer + 1;

@@ -48,11 +48,15 @@ void DropBefore(std::int64_t first, SparseRows& rows) {
 FrozenPrompt FreezePrompt(const Model& model, const Transcoder* transcoder,
                           std::span<const std::int32_t> ids, const FrozenOptions& options) {
   const ModelConfig& config = model.config;
-  if (transcoder != nullptr) CheckFits(*transcoder, model);
+  if (transcoder != nullptr && !options.checked) CheckFits(*transcoder, model);
   const Tap reads = transcoder != nullptr ? transcoder->config.reads : Tap::kResidMid;
   const auto T = static_cast<std::int64_t>(ids.size());
   const std::int64_t C = config.width;
   CheckTokens(config, ids, 1, T);
+  if (options.first_position && (*options.first_position < 0 || *options.first_position >= T)) {
+    Fail("features cannot count from position {} on: the prompt has {} tokens (0 to {})",
+         *options.first_position, T, T - 1);
+  }
   Recorder recorder(TapsOf(config, reads), {}, {});
   const Pass pass{.model = model, .batch = 1, .length = T, .hooks = &recorder};
   Activations activations(config, 1, T, Keep::kNothing, 0);

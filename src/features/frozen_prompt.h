@@ -46,6 +46,9 @@ struct FrozenOptions {
   // Features fire from here on; before it MLP outputs are errors. Without a value: what the
   // transcoder says.
   std::optional<std::int64_t> first_position = {};
+  // The caller has asked CheckFits: hashing a model's weights for every prompt would cost more than
+  // running it.
+  bool checked = false;
 };
 
 // Refuses what is not linear when frozen: values that the model clamps (clip_qkv). Queries and keys

@@ -28,6 +28,11 @@ double MeasureKnockOut(const FrozenPrompt& prompt, const MeasuredTarget& target,
                        std::span<const std::int64_t> heads, std::int64_t query, std::int64_t key,
                        KnockOutMode mode);
 
+// Of many sets of heads: they run side by side, so that the weights are read once for all.
+std::vector<double> MeasureKnockOuts(const FrozenPrompt& prompt, const MeasuredTarget& target,
+                                     std::span<const std::vector<std::int64_t>> sets,
+                                     std::int64_t query, std::int64_t key, KnockOutMode mode);
+
 // By how much the target falls when the cells of these heads are closed, as a share of how much it
 // falls when those of all heads are; and the same for random sets of as many heads.
 struct KnockOutShare {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "figures/color_scale.h"
+#include "figures/scene.h"
 #include "figures/theme.h"
 
 namespace clearhead {
@@ -26,24 +27,9 @@ constexpr int kMaxBalanced = 16;
 // Of reduced maps: half a point is the thinnest line that prints well.
 constexpr double kCellsPerPoint = 2;
 
-constexpr Color kPanelFill = Color::Hex(0xf4f6f9);
-constexpr Color kPanelLine = Color::Hex(0xaab4c2);
-constexpr Color kMapLine = Color::Hex(0xc9d0da);
-constexpr Color kMark = Color::Hex(0xe00000);
-
 double Gap(double side) { return std::clamp(std::round(side * 0.1), 3.0, 8.0); }
 
 double LabelSize(double side) { return std::clamp(side * 0.165, 4.5, 8.0); }
-
-// A token as a tick: without the space that most tokens start with, line breaks made visible.
-std::string TickText(const std::string& token) {
-  if (!token.empty() && token.find_first_not_of(' ') == std::string::npos) return "␣";
-  std::string text;
-  for (const char c : token.substr(token.starts_with(' ') ? 1 : 0)) {
-    text += c == '\n' ? "↵" : std::string(1, c);
-  }
-  return text;
-}
 
 TextStyle TickStyle(double size) { return {.size = size, .color = theme::kInk}; }
 
@@ -52,49 +38,15 @@ double LongestTick(const HeadGrid& grid, double size) {
   double longest = 0;
   for (const GridPanel& panel : grid.panels) {
     for (const std::string& token : panel.tokens) {
-      longest = std::max(longest, ruler.Measure(TickText(token), TickStyle(size)).width);
+      longest = std::max(longest, ruler.Measure(TokenLabel(token), TickStyle(size)).width);
     }
   }
   return std::ceil(longest);
 }
 
-std::vector<std::uint8_t> MapPixels(const HeadMap& map, double gamma) {
-  std::vector<std::uint8_t> rgb;
-  rgb.reserve(map.weights.size() * 3);
-  for (std::int64_t y = 0; y < map.cells; ++y) {
-    for (std::int64_t x = 0; x < map.cells; ++x) {
-      // The future is paper, whatever the numbers there.
-      const float weight = x <= y ? map.weights[static_cast<std::size_t>(y * map.cells + x)] : 0.0f;
-      const Rgb color = WeightColor(weight, gamma);
-      rgb.insert(rgb.end(), color.begin(), color.end());
-    }
-  }
-  return rgb;
-}
-
-// Around the marked cell; at least large enough to be seen.
-void DrawMark(Canvas* canvas, const HeadMap& map, const Rectangle& area, const GridMark& mark) {
-  constexpr double kLeast = 4;
-  const double unit = area.width / static_cast<double>(map.length);
-  const double size = std::max(unit, kLeast);
-  const double x = area.x + (static_cast<double>(mark.key) + 0.5) * unit;
-  const double y = area.y + (static_cast<double>(mark.query) + 0.5) * unit;
-  canvas->StrokeRectangle({x - size / 2, y - size / 2, size, size}, {kMark, 0.9});
-}
-
-// Outside the map: a line on its edge would cover the first column, where the sinks are.
-void DrawFrame(Canvas* canvas, const Rectangle& area) {
-  constexpr double kLine = 0.5;
-  canvas->StrokeRectangle(
-      {area.x - kLine / 2, area.y - kLine / 2, area.width + kLine, area.height + kLine},
-      {kMapLine, kLine});
-}
-
-void DrawMap(Canvas* canvas, const HeadGrid& grid, const GridLayout& layout, const HeadMap& map,
-             const Rectangle& area) {
-  const auto cells = static_cast<int>(map.cells);
-  canvas->Image(area, cells, cells, MapPixels(map, grid.gamma));
-  DrawFrame(canvas, area);
+void DrawLabeledMap(Canvas* canvas, const HeadGrid& grid, const GridLayout& layout,
+                    const HeadMap& map, const Rectangle& area) {
+  DrawMap(canvas, map, area, grid.gamma);
   const double size = LabelSize(layout.side);
   TextStyle style{.size = size, .color = theme::kInk, .align_x = AlignX::kRight};
   if (layout.labels_inside) {
@@ -116,7 +68,7 @@ void DrawTicks(Canvas* canvas, const GridLayout& layout, const GridPanel& panel,
   for (std::size_t m = 0; m < maps.size(); ++m) {
     const bool left = m % columns == 0, bottom = m + columns >= maps.size();
     for (std::size_t t = 0; t < panel.tokens.size(); ++t) {
-      const std::string text = TickText(panel.tokens[t]);
+      const std::string text = TokenLabel(panel.tokens[t]);
       const double at = (static_cast<double>(t) + 0.5) * unit;
       style.align_x = AlignX::kRight;
       style.align_y = AlignY::kMiddle;
@@ -140,7 +92,7 @@ void DrawColorBar(Canvas* canvas, const Rectangle& bar, double gamma) {
     rgb.insert(rgb.end(), color.begin(), color.end());
   }
   canvas->Image(bar, kSteps, 1, rgb);
-  canvas->StrokeRectangle(bar, {kMapLine, 0.5});
+  canvas->StrokeRectangle(bar, {theme::kMapLine, 0.5});
   TextStyle style{.size = 7, .color = theme::kInk, .align_y = AlignY::kTop};
   for (const auto& [share, text] : {std::pair{0.0, "0"}, {0.5, "0.5"}, {1.0, "1"}}) {
     style.align_x = AlignX::kCenter;
@@ -260,13 +212,13 @@ void DrawHeadGrid(const HeadGrid& grid, const std::filesystem::path& out) {
   for (std::size_t p = 0; p < grid.panels.size(); ++p) {
     const GridPanel& panel = grid.panels[p];
     const Rectangle& area = layout.panels[p];
-    canvas.FillRoundedRectangle(area, kRadius, kPanelFill);
-    canvas.StrokeRoundedRectangle(area, kRadius, {kPanelLine, 0.75});
+    canvas.FillRoundedRectangle(area, kRadius, theme::kPanelFill);
+    canvas.StrokeRoundedRectangle(area, kRadius, {theme::kPanelLine, 0.75});
     canvas.Text(
         {area.x + kPadding, area.y + kPadding - 2}, panel.title,
         {.size = theme::kTitleSize, .color = theme::kInk, .align_y = AlignY::kTop, .bold = true});
     for (std::size_t m = 0; m < panel.maps.size(); ++m) {
-      DrawMap(&canvas, grid, layout, panel.maps[m], layout.maps[p][m]);
+      DrawLabeledMap(&canvas, grid, layout, panel.maps[m], layout.maps[p][m]);
     }
     if (grid.ticks) DrawTicks(&canvas, layout, panel, layout.maps[p]);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "figures/canvas.h"
+#include "figures/map_drawing.h"
 #include "heads/head_map.h"
 
 namespace clearhead {
@@ -18,10 +19,6 @@ struct GridPanel {
   std::string title;
   std::vector<HeadMap> maps;        // in reading order
   std::vector<std::string> tokens;  // [T], for ticks
-};
-
-struct GridMark {
-  std::int64_t query = 0, key = 0;
 };
 
 struct HeadGrid {

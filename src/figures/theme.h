@@ -27,6 +27,12 @@ inline constexpr Color kInk = Color::Hex(0x222222);
 inline constexpr Color kMutedInk = Color::Hex(0x555555);
 inline constexpr Color kGrid = Color::Hex(0xe4e4e4);
 
+// Panels of attention maps.
+inline constexpr Color kPanelFill = Color::Hex(0xf4f6f9);
+inline constexpr Color kPanelLine = Color::Hex(0xaab4c2);
+inline constexpr Color kMapLine = Color::Hex(0xc9d0da);
+inline constexpr Color kMark = Color::Hex(0xe00000);
+
 // The palette of Okabe and Ito, told apart with every common kind of colour blindness. Its yellow
 // is left out (invisible on paper); the order alternates dark and light for grey printers.
 inline constexpr std::array kSeries = {

@@ -181,6 +181,45 @@ INSTANTIATE_TEST_SUITE_P(Models, ShippedFeatures,
                            return text;
                          });
 
+// The sentence of the paper, as in docs/results.md: the sparse model takes fewer heads, and these
+// are the ones that matter. Counts may move by a head where a CPU rounds differently.
+TEST(ShippedPair, TheSparseModelTakesFewerHeads) {
+  const Json json = SucceedJson(UnderThreads(
+      {"carriers", kModels / "tale", kModels / "tale-sparse", "--features",
+       kModels / "tale-features", kModels / "tale-sparse-features", "--prompt",
+       "<|endoftext|>The opposite of \"large\" is \"", "--key", "5", "--random", "10"}));
+  const Json &dense = json["models"][0], &sparse = json["models"][1];
+  ASSERT_EQ(dense["counts"].size(), 8u);
+  ASSERT_EQ(sparse["counts"].size(), 8u);
+  double dense_heads = 0.0, sparse_heads = 0.0;
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(dense["counts"][i]["name"], sparse["counts"][i]["name"]);
+    EXPECT_LE(sparse["counts"][i]["contributing"].get<int>(), 8);
+    EXPECT_GE(dense["counts"][i]["contributing"].get<int>(), 12);
+    dense_heads += dense["counts"][i]["heads"].get<double>();
+    sparse_heads += sparse["counts"][i]["heads"].get<double>();
+  }
+  EXPECT_GE(dense_heads, 1.5 * sparse_heads);
+  for (const Json& model : json["models"]) {
+    SCOPED_TRACE(model["model"]);
+    EXPECT_EQ(model["to"], "logit \"small\"");
+    for (const Json& check : model["knock_out"]) {
+      EXPECT_GE(check["share"].get<double>(), 0.6) << check["mode"];
+      EXPECT_LE(check["random_mean"].get<double>(), 0.4) << check["mode"];
+    }
+    EXPECT_GE(model["scores"]["replacement"].get<double>(), 0.7);
+    double parts = model["direct"].get<double>() + model["one_hop_sum"].get<double>() +
+                   model["multi_hop"].get<double>();
+    EXPECT_NEAR(parts, model["edge"].get<double>(), 1e-3);
+    for (const Json& layer : model["layers"]) {
+      parts = layer["bypass"].get<double>() + layer["later"].get<double>() +
+              layer["earlier"].get<double>();
+      for (const Json& head : layer["heads"]) parts += head.get<double>();
+      EXPECT_NEAR(parts, model["edge"].get<double>(), 1e-3);
+    }
+  }
+}
+
 TEST(ShippedModels, EachIsSmallAndTold) {
   std::size_t models = 0;
   for (const auto& entry : fs::directory_iterator(kModels)) {
