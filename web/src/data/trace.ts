@@ -103,7 +103,7 @@ export function graphOf(trace: Trace, expanded: ReadonlySet<number>): TraceGraph
   const logits = trace.logits.map((logit, i): TraceNode => ({
     id: `logit ${i}`, kind: "logit", title: logit.token, position: logit.position, first: trace.layers, last: trace.layers, features: [], group: -1, influence: logit.probability,
   }));
-  logits.forEach((node, i) => row(node, [F + i], node.influence));
+  for (const [i, node] of logits.entries()) row(node, [F + i], node.influence);
   edges.sort((a, b) => b.strength - a.strength);
   return { nodes: [...nodes, ...logits], edges };
 }

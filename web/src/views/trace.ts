@@ -10,6 +10,7 @@ import { drawGraph, nodeText, type GraphChoice } from "./trace_graph";
 
 type Child = Node | string;
 
+const scrolled = new Map<string, number>();
 let grouped: { trace: Trace; unfolded: string; graph: TraceGraph }[] = []; // the graphs that are on the page
 
 function graphFor(page: Page, model: number, trace: Trace): TraceGraph {
@@ -108,13 +109,19 @@ function drawSide(page: Page, model: number, trace: Trace): Child[] {
   const unfolded = (state.unfold[model] ?? []).flatMap((g) => trace.groups[Number(g)]?.name ?? []);
   const collapse = el("button", { textContent: `put ${unfolded.length} group${unfolded.length === 1 ? "" : "s"} together again`, attributes: { "data-collapse": "" } });
   collapse.onclick = () => page.store.set({ unfold: withValue(state.unfold, model, []), node: withValue(state.node, model, ""), edge: withValue(state.edge, model, ""), carrier: withValue(state.carrier, model, "") });
-  const below = el("div");
+  const below = el("div"), frame = el("div", { className: "wide graph" }, drawn(drawGraph(trace, graph, choice, {
+    chooseNode: (chosen) => chooseNode(page, model, chosen), chooseEdge: (chosen) => chooseEdge(page, model, chosen), unfold: (chosen) => toggleFold(page, model, chosen),
+  })));
+  // The output is on the right: what does not fit is first seen from there.
+  const key = traceKey(model, trace.prompt);
+  requestAnimationFrame(() => {
+    frame.scrollLeft = scrolled.get(key) ?? frame.scrollWidth;
+    frame.onscroll = () => scrolled.set(key, frame.scrollLeft);
+  });
   return [
     el("p", { className: "soft", textContent: `${trace.active} features fire; ${trace.features.length} of them, in ${trace.groups.length} groups, have most of the influence. ` +
       `Replacement ${trace.replacement.toFixed(3)}, completeness ${trace.completeness.toFixed(3)}.` }),
-    el("div", { className: "wide graph" }, drawn(drawGraph(trace, graph, choice, {
-      chooseNode: (chosen) => chooseNode(page, model, chosen), chooseEdge: (chosen) => chooseEdge(page, model, chosen), unfold: (chosen) => toggleFold(page, model, chosen),
-    }))),
+    frame,
     ...(unfolded.length > 0 ? [el("div", { className: "bar" }, [collapse])] : []),
     ...(node === undefined ? [] : [nodePanel(page, model, trace, graph, node)]),
     el("div", { className: "side-by-side" }, [...(edge === undefined ? [] : [edgePanel(page, model, edge, below)]), cutPanel(page, model)]), below];
@@ -142,7 +149,7 @@ function bar(page: Page): HTMLElement {
     el("span", {}, ["lines: ", el("b", { className: "reads", textContent: "for" }), ", ", el("b", { className: "read-by", textContent: "against (dashed)" })])]);
 }
 
-// What had the focus or was scrolled has it again when the view is built anew.
+// What had the focus has it again when the view is built anew.
 const keys = ["data-node", "data-edge-row", "data-carrier", "data-cut", "data-cut-all", "data-fold", "data-restore", "data-groups", "data-rest"];
 
 function focusOf(place: HTMLElement): string {
@@ -163,15 +170,12 @@ export const traceView: View = {
       place.replaceChildren(el("p", { textContent: "No features were given, and a trace is made of features. `clearhead serve MODEL --features DIR` traces prompts through those of a transcoder (`clearhead features train`)." }));
       return;
     }
-    const focus = focusOf(place), scrolled = [...place.querySelectorAll(".graph")].map((graph) => graph.scrollLeft);
+    const focus = focusOf(place);
     const off = page.store.state.off.some((heads) => heads.length > 0) || page.store.state.openGates;
     place.replaceChildren(
       bar(page), el("p", { className: "soft", textContent: explanation }),
       ...(off ? [el("p", { textContent: "Traces are of the models with every head on and with their own gates." })] : []),
       el("div", { className: "pair traces" }, page.run.models.map((_, m) => side(page, m))));
-    place.querySelectorAll(".graph").forEach((graph, i) => {
-      graph.scrollLeft = scrolled[i] ?? 0;
-    });
     if (focus !== "") place.querySelector<HTMLElement>(focus)?.focus({ preventScroll: true });
   },
 };

@@ -6,11 +6,11 @@ import type { Trace } from "../data/types";
 import { hideTip, quoted, showTip, signed } from "../dom";
 import { activationColor } from "./feature";
 
-const row = 46, left = 50, gap = 6, tokenRow = 44, restRow = 24, logitRow = 40;
+const row = 46, left = 50, gap = 6, tokenRow = 44, restRow = 60, logitRow = 40;
 const colors = { up: "#0b5cad", down: "#b84a00" } as const;
 
 export interface GraphChoice {
-  groups: number; // groups and features that are drawn
+  groups: number; // groups that are drawn, whole or taken apart
   rest: boolean;
   node: string;
   edge: { from: string; to: string } | undefined;
@@ -87,9 +87,9 @@ function clipped(text: string, width: number, bold = false): string {
 // Tokens, logits, and of the others the most influential; a chosen node and the ends of a chosen edge in any case.
 function visibleNodes(graph: TraceGraph, choice: GraphChoice): TraceNode[] {
   const wanted = new Set([choice.node, choice.edge?.from ?? "", choice.edge?.to ?? ""]);
-  const features = graph.nodes.filter(({ kind }) => kind === "group" || kind === "feature").sort((a, b) => b.influence - a.influence);
-  const shown = new Set(features.filter((node, i) => i < choice.groups || wanted.has(node.id)));
-  return graph.nodes.filter((node) => shown.has(node) || node.kind === "token" || (node.kind === "logit" && Number(node.id.slice(6)) < 4) ||
+  const groups = d3.rollup(graph.nodes.filter(({ group }) => group >= 0), (members) => d3.sum(members, (node) => node.influence), (node) => node.group);
+  const shown = new Set([...groups].sort((a, b) => b[1] - a[1]).slice(0, choice.groups).map(([group]) => group));
+  return graph.nodes.filter((node) => shown.has(node.group) || (node.group >= 0 && wanted.has(node.id)) || node.kind === "token" || (node.kind === "logit" && Number(node.id.slice(6)) < 4) ||
     ((choice.rest || wanted.has(node.id)) && (node.kind === "errors" || node.kind === "others" || node.kind === "position")));
 }
 
@@ -102,14 +102,23 @@ export function shownEdges(graph: TraceGraph, choice: GraphChoice): TraceEdge[] 
   return chosen === undefined || list.includes(chosen) ? list : [...list, chosen];
 }
 
-// Nodes of one position whose layers overlap stand side by side, in lanes.
-function lanesOf(nodes: TraceNode[]): Map<TraceNode, number> {
-  const lanes = new Map<TraceNode, number>(), ends: number[] = [];
-  for (const node of [...nodes].sort((a, b) => a.first - b.first || b.last - a.last)) {
+// Nodes of one position whose layers overlap stand side by side, in lanes; single features three in one place.
+const perPlace = 3;
+
+function lanesOf(nodes: TraceNode[]): Map<TraceNode, { lane: number; place: number }> {
+  const lanes = new Map<TraceNode, { lane: number; place: number }>(), ends: number[] = [];
+  let open = { lane: -1, place: perPlace, layer: -1 }; // where the next feature may go
+  for (const node of [...nodes].sort((a, b) => a.first - b.first || b.last - a.last || Number(a.kind === "feature") - Number(b.kind === "feature"))) {
+    if (node.kind === "feature" && open.layer === node.first && open.place + 1 < perPlace) {
+      open = { ...open, place: open.place + 1 };
+      lanes.set(node, open);
+      continue;
+    }
     let lane = ends.findIndex((end) => end < node.first);
     if (lane < 0) lane = ends.length;
     ends[lane] = node.last;
-    lanes.set(node, lane);
+    lanes.set(node, { lane, place: 0 });
+    if (node.kind === "feature") open = { lane, place: 0, layer: node.first };
   }
   return lanes;
 }
@@ -118,10 +127,11 @@ function layOut(trace: Trace, nodes: TraceNode[], choice: GraphChoice): { boxes:
   const T = trace.tokens.length, rest = nodes.some(({ kind }) => kind === "errors" || kind === "others" || kind === "position");
   const inColumn = trace.tokens.map((_, p) => nodes.filter((node) => node.position === p && (node.kind === "group" || node.kind === "feature")));
   const lanes = inColumn.map(lanesOf);
-  const counts = lanes.map((map) => Math.max(0, ...map.values()) + (map.size > 0 ? 1 : 0));
+  const counts = lanes.map((map) => Math.max(-1, ...[...map.values()].map((at) => at.lane)) + 1);
+  const apart = inColumn.map((list) => list.some(({ kind }) => kind === "feature"));
   // As wide as there is room for, so that all positions are seen; below a certain width the drawing scrolls.
   const space = choice.width - left - T * gap - 6;
-  const widthOf = (lane: number) => counts.map((count, p) => Math.max(rest ? 102 : 0, Math.min(lane, 16 + textWidth(trace.tokens[p] ?? "", false)), count * lane));
+  const widthOf = (lane: number) => counts.map((count, p) => Math.max(rest ? 34 : 0, Math.min(lane, 16 + textWidth(trace.tokens[p] ?? "", false)), count * Math.max(lane, apart[p] === true ? 54 : 0)));
   let lane = 96;
   while (lane > 46 && d3.sum(widthOf(lane)) > space) --lane;
   const widths = widthOf(lane), columns: { x: number; width: number }[] = [];
@@ -135,9 +145,10 @@ function layOut(trace: Trace, nodes: TraceNode[], choice: GraphChoice): { boxes:
   inColumn.forEach((list, p) => {
     const column = columns[p] ?? { x: 0, width: 0 }, wide = column.width / Math.max(1, counts[p] ?? 1);
     for (const node of list) {
+      const { lane: at, place } = lanes[p]?.get(node) ?? { lane: 0, place: 0 }, one = node.kind === "feature";
       boxes.set(node.id, {
-        node, x: column.x + wide * (lanes[p]?.get(node) ?? 0) + 1, width: Math.min(wide, 150) - 2,
-        y: top + row * (trace.layers - 1 - node.last) + 4, height: row * (node.last - node.first + 1) - 8,
+        node, x: column.x + wide * at + 1, width: Math.min(wide, 150) - 2,
+        y: top + row * (trace.layers - 1 - node.last) + (one ? 1 + 15 * place : 4), height: one ? 14 : row * (node.last - node.first + 1) - 8,
       });
     }
   });
@@ -148,10 +159,12 @@ function layOut(trace: Trace, nodes: TraceNode[], choice: GraphChoice): { boxes:
   const loose = ["errors", "others", "position"];
   for (const node of nodes.filter(({ kind }) => loose.includes(kind))) {
     const column = columns[node.position] ?? { x: 0, width: 0 };
-    boxes.set(node.id, { node, x: column.x + 1 + 33 * loose.indexOf(node.kind), width: 31, y: bottom + 5, height: restRow - 5 });
+    boxes.set(node.id, { node, x: column.x + 1, width: Math.min(column.width, 150) - 2, y: bottom + 12 + 17 * loose.indexOf(node.kind), height: 15 });
   }
   const right = Math.max(x - gap, left + 4 * 96);
-  nodes.filter(({ kind }) => kind === "logit").forEach((node, i) => boxes.set(node.id, { node, x: right - 96 * (i + 1) + 4, width: 92, y: 6, height: logitRow - 8 }));
+  nodes.filter(({ kind }) => kind === "logit").forEach((node, i) => {
+    boxes.set(node.id, { node, x: right - 96 * (i + 1) + 4, width: 92, y: 6, height: logitRow - 8 });
+  });
   return { boxes, columns, width: right + 8, height: bottom + (rest ? restRow : 0) + tokenRow + 22 };
 }
 
@@ -189,7 +202,9 @@ export function drawGraph(trace: Trace, graph: TraceGraph, choice: GraphChoice, 
     svg.append("text").attr("x", 2).attr("y", y + row / 2 + 4).text(`layer ${layer}`);
   }
   svg.append("text").attr("x", 2).attr("y", logitRow / 2 + 6).text("output");
-  columns.forEach(({ x, width: wide }, p) => svg.append("text").attr("x", x + Math.min(wide, 150) / 2).attr("y", height - 6).attr("text-anchor", "middle").attr("class", "soft-text").text(p));
+  columns.forEach(({ x, width: wide }, p) => {
+    svg.append("text").attr("x", x + Math.min(wide, 150) / 2).attr("y", height - 6).attr("text-anchor", "middle").attr("class", "soft-text").text(p);
+  });
 
   const strongest = Math.max(1e-12, ...edges.map((edge) => edge.strength));
   const isChosen = (edge: TraceEdge) => edge.from.id === choice.edge?.from && edge.to.id === choice.edge?.to;
@@ -234,7 +249,7 @@ export function drawGraph(trace: Trace, graph: TraceGraph, choice: GraphChoice, 
       .attr("stroke", node.id === choice.node || end ? "#1b1f24" : "#8c959f").attr("stroke-width", node.id === choice.node || end ? 2 : 1);
     const lines2 = node.kind === "group" || node.kind === "logit" ? 2 : 1, y = box.height / 2 + (lines2 === 2 ? -2 : 4);
     g.append("text").attr("x", box.width / 2).attr("y", y).attr("text-anchor", "middle").attr("font-weight", lines2 === 2 ? "bold" : null).text(clipped(labelOf(node), box.width, lines2 === 2));
-    if (node.kind === "group") g.append("text").attr("x", box.width / 2).attr("y", y + 13).attr("text-anchor", "middle").attr("class", "soft-text").text(clipped(`${node.features.length} feat.`, box.width));
+    if (node.kind === "group") g.append("text").attr("x", box.width / 2).attr("y", y + 13).attr("text-anchor", "middle").attr("class", "soft-text").text(textWidth(`${node.features.length} feat.`, false) <= box.width - 2 ? `${node.features.length} feat.` : node.features.length);
     if (node.kind === "logit") g.append("text").attr("x", box.width / 2).attr("y", y + 13).attr("text-anchor", "middle").attr("class", "soft-text").text(`${(100 * node.influence).toFixed(1)} %`);
   }
   return svg.node();
