@@ -105,7 +105,7 @@ function reasonsTable(reasons: HeadReasons): Child[] {
   const most = Math.max(1e-12, ...[...reasons.raise, ...reasons.lower].map((pair) => Math.abs(pair.value)));
   const listed = reasons.raise.length + reasons.lower.length;
   const gate = reasons.gate === null ? [] : [el("p", { className: "soft", textContent: reasons.gate.margin > 0
-    ? `Its gate is open by ${reasons.gate.margin.toFixed(2)}; without any one of ${reasons.gate.turning} pairs it would close.`
+    ? `Its gate is open by ${reasons.gate.margin.toFixed(2)}; ${reasons.gate.turning === 0 ? "no single pair keeps it open" : `without any one of ${reasons.gate.turning} pair${reasons.gate.turning === 1 ? "" : "s"} it would close`}.`
     : `Its gate is closed by ${Math.abs(reasons.gate.margin).toFixed(2)}.` })];
   const title = (text: string) => el("tr", {}, [el("th", { colSpan: 3, textContent: text })]);
   return [
@@ -171,7 +171,7 @@ export function edgePanel(page: Page, model: number, edge: TraceEdge, below: HTM
     return [
       splitLine(carriers),
       carriers.heads.length === 0 ? el("p", { textContent: "No head carries anything of it in one hop." }) : el("p", {}, [
-        el("b", { textContent: `${carriers.n80} of ${carriers.of} heads` }), ` carry ${percent(carriers.share).replace(".0", "")} of one hop; ${carriers.heads.length} contribute. `, cutAll]),
+        el("b", { textContent: `${carriers.n80} of ${carriers.of} heads` }), ` carr${carriers.n80 === 1 ? "ies" : "y"} ${percent(carriers.share).replace(".0", "")} of one hop; ${carriers.heads.length} contribute. `, cutAll]),
       ...(carriers.heads.length === 0 ? [] : [el("div", { className: "wide" }, [headTable(page, model, carriers)])])];
   });
   return place;

@@ -10,7 +10,7 @@ import { drawGraph, nodeText, type GraphChoice } from "./trace_graph";
 
 type Child = Node | string;
 
-const scrolled = new Map<string, number>();
+const scrolled = new Map<string, number>(); // how far from the right
 let grouped: { trace: Trace; unfolded: string; graph: TraceGraph }[] = []; // the graphs that are on the page
 
 function graphFor(page: Page, model: number, trace: Trace): TraceGraph {
@@ -115,8 +115,9 @@ function drawSide(page: Page, model: number, trace: Trace): Child[] {
   // The output is on the right: what does not fit is first seen from there.
   const key = traceKey(model, trace.prompt);
   requestAnimationFrame(() => {
-    frame.scrollLeft = scrolled.get(key) ?? frame.scrollWidth;
-    frame.onscroll = () => scrolled.set(key, frame.scrollLeft);
+    const hidden = frame.scrollWidth - frame.clientWidth;
+    frame.scrollLeft = hidden - (scrolled.get(key) ?? 0);
+    frame.onscroll = () => scrolled.set(key, hidden - frame.scrollLeft);
   });
   return [
     el("p", { className: "soft", textContent: `${trace.active} features fire; ${trace.features.length} of them, in ${trace.groups.length} groups, have most of the influence. ` +

@@ -98,7 +98,7 @@ export function shownEdges(graph: TraceGraph, choice: GraphChoice): TraceEdge[] 
   const among = graph.edges.filter((edge) => shown.has(edge.from.id) && shown.has(edge.to.id));
   const touches = (edge: TraceEdge) => choice.node !== "" && (edge.from.id === choice.node || edge.to.id === choice.node);
   const chosen = among.find((edge) => edge.from.id === choice.edge?.from && edge.to.id === choice.edge?.to);
-  const list = choice.node === "" ? among.slice(0, 2 * choice.groups) : among.filter(touches).slice(0, 24);
+  const list = choice.node === "" ? among.slice(0, Math.min(100, 2 * choice.groups)) : among.filter(touches).slice(0, 24);
   return chosen === undefined || list.includes(chosen) ? list : [...list, chosen];
 }
 
