@@ -18,20 +18,6 @@ namespace {
 
 constexpr std::size_t kShortList = 3;  // promoted tokens beside a label
 
-// Half of what a page is sent would be digits that nobody sees.
-void RoundNumbers(Json* json) {
-  if (json->is_number_float()) {
-    const double value = json->get<double>();
-    if (value == 0.0 || !std::isfinite(value)) return;
-    const double scale = std::pow(10.0, 4.0 - std::floor(std::log10(std::abs(value))));
-    if (!std::isfinite(scale)) return;
-    *json = std::round(value * scale) / scale;
-    return;
-  }
-  if (!json->is_structured()) return;
-  for (Json& element : *json) RoundNumbers(&element);
-}
-
 std::int64_t EntriesOfEach(const ModelSet& set, const PageQuestion& q) {
   std::int64_t cells = 0;
   for (const ViewedModel& viewed : set.models) {
@@ -60,6 +46,8 @@ Json ShortLabel(const ModelSet& set, const FeatureIndex& index, FeatureId id) {
           {"promotes", std::move(promotes)}};
 }
 
+}  // namespace
+
 const ViewedFeatures& FeaturesOf(const ModelSet& set, std::size_t model) {
   const ViewedModel& viewed = set.models[model];
   if (!viewed.features) {
@@ -68,7 +56,18 @@ const ViewedFeatures& FeaturesOf(const ModelSet& set, std::size_t model) {
   return *viewed.features;
 }
 
-}  // namespace
+void RoundNumbers(Json* json) {
+  if (json->is_number_float()) {
+    const double value = json->get<double>();
+    if (value == 0.0 || !std::isfinite(value)) return;
+    const double scale = std::pow(10.0, 4.0 - std::floor(std::log10(std::abs(value))));
+    if (!std::isfinite(scale)) return;
+    *json = std::round(value * scale) / scale;
+    return;
+  }
+  if (!json->is_structured()) return;
+  for (Json& element : *json) RoundNumbers(&element);
+}
 
 Json FeaturesInfo(const ViewedModel& viewed) {
   if (!viewed.features) return nullptr;

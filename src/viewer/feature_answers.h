@@ -20,6 +20,12 @@ inline constexpr std::int64_t kMaxFeatureEntries = 40'000;  // features named in
 inline constexpr std::int64_t kMaxFound = 200;
 inline constexpr std::int64_t kMaxSearchBytes = 256;
 
+// Throws Error for a model without them.
+const ViewedFeatures& FeaturesOf(const ModelSet& set, std::size_t model);
+
+// Five digits of every number: half of what a page is sent would be digits that nobody sees.
+void RoundNumbers(Json* json);
+
 // In the overview: null for a model without features.
 Json FeaturesInfo(const ViewedModel& viewed);
 

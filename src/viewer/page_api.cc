@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "heads/results_json.h"
 #include "tasks/task_items.h"
+#include "viewer/changed_run.h"
 #include "viewer/feature_answers.h"
 #include "viewer/frame.h"
 #include "viewer/prompt_run.h"
@@ -17,22 +18,10 @@ namespace {
 
 constexpr std::int64_t kExamples = 3;  // of each task
 
-HeadId HeadOf(const Json& json, const ViewedModel& viewed) {
-  const std::string& text = Text(json, "head");
-  const std::optional<HeadId> head = text.size() <= 32 ? ParseHead(text) : std::nullopt;
-  const ModelConfig& config = viewed.model.config;
-  if (!head || head->layer < 0 || head->layer >= config.layers || head->head < 0 ||
-      head->head >= config.heads) {
-    Fail("'{}' is no head of {}, which has {} layers of {} heads; heads are written L0H0", text,
-         viewed.label, config.layers, config.heads);
-  }
-  return *head;
-}
-
 std::vector<HeadId> HeadsOf(const Json& json, const ViewedModel& viewed) {
   if (!json.is_array()) Fail("'ablate' must be a list of lists of heads, one list for each model");
   std::vector<HeadId> heads;
-  for (const Json& head : json) heads.push_back(HeadOf(head, viewed));
+  for (const Json& head : json) heads.push_back(HeadField(head, viewed));
   std::sort(heads.begin(), heads.end());
   heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
   return heads;
@@ -47,7 +36,10 @@ void CheckFields(const Json& json, QuestionKind kind) {
                        (kind == QuestionKind::kRun && (name == "cells" || name == "likeliest")) ||
                        (kind == QuestionKind::kHead && name == "head") ||
                        (kind == QuestionKind::kToken && name == "position") ||
-                       (kind == QuestionKind::kFeatures && name == "strongest");
+                       (kind == QuestionKind::kFeatures && name == "strongest") ||
+                       (kind == QuestionKind::kChanged &&
+                        (name == "model" || name == "cut" || name == "features" ||
+                         name == "likeliest"));
     if (!known) Fail("'{}' is not a field of this question", name.substr(0, 40));
   }
 }
@@ -107,13 +99,15 @@ Json PredictionsJson(const ModelSet& set, const PromptRun& run) {
   return positions;
 }
 
+Json LossJson(const PromptRun& run) { return run.loss ? Json(*run.loss) : Json(nullptr); }
+
 Json ModelJson(const ModelSet& set, std::size_t m, const PageQuestion& q, const PromptRun& run) {
   Json ablated = Json::array(), heads = Json::array();
   for (const HeadId head : q.ablated[m]) ablated.push_back(ToText(head));
   for (const HeadResult& head : run.heads) heads.push_back(ToJson(head));
   return {{"label", set.models[m].label},
           {"ablated", std::move(ablated)},
-          {"loss", run.loss ? Json(*run.loss) : Json(nullptr)},
+          {"loss", LossJson(run)},
           {"open_edges_per_query", run.summary.open_edges_per_query},
           {"edge_fraction", run.summary.edge_fraction},
           {"predictions", PredictionsJson(set, run)},
@@ -122,21 +116,46 @@ Json ModelJson(const ModelSet& set, std::size_t m, const PageQuestion& q, const 
 
 }  // namespace
 
+PromptText ParsePrompt(const Json& question, const ModelSet& set) {
+  if (!question.contains("prompt")) Fail("the question has no 'prompt'");
+  PromptText prompt{.text = Text(question["prompt"], "prompt"), .ids = {}};
+  if (prompt.text.size() > static_cast<std::size_t>(kMaxPromptBytes)) {
+    Fail("the prompt has {} bytes, at most {} are taken", prompt.text.size(), kMaxPromptBytes);
+  }
+  prompt.ids = set.tokenizer.EncodePrompt(prompt.text);
+  if (prompt.ids.empty()) Fail("the prompt is empty; type a text");
+  if (static_cast<std::int64_t>(prompt.ids.size()) > set.Longest()) {
+    Fail("the prompt has {} tokens, the models take {}", prompt.ids.size(), set.Longest());
+  }
+  return prompt;
+}
+
+std::size_t ModelField(const Json& question, const ModelSet& set) {
+  if (!question.contains("model")) return 0;
+  return static_cast<std::size_t>(
+      WholeNumber(question["model"], "model", 0, static_cast<std::int64_t>(set.models.size()) - 1));
+}
+
+HeadId HeadField(const Json& json, const ViewedModel& viewed) {
+  const std::string& text = Text(json, "head");
+  const std::optional<HeadId> head = text.size() <= 32 ? ParseHead(text) : std::nullopt;
+  const ModelConfig& config = viewed.model.config;
+  if (!head || head->layer < 0 || head->layer >= config.layers || head->head < 0 ||
+      head->head >= config.heads) {
+    Fail("'{}' is no head of {}, which has {} layers of {} heads; heads are written L0H0", text,
+         viewed.label, config.layers, config.heads);
+  }
+  return *head;
+}
+
 PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const ModelSet& set) {
   const Json json = ParseJson(body, "question");
   CheckFields(json, kind);
   PageQuestion q;
   q.ablated.resize(set.models.size());
-  if (!json.contains("prompt")) Fail("the question has no 'prompt'");
-  q.prompt = Text(json["prompt"], "prompt");
-  if (q.prompt.size() > static_cast<std::size_t>(kMaxPromptBytes)) {
-    Fail("the prompt has {} bytes, at most {} are taken", q.prompt.size(), kMaxPromptBytes);
-  }
-  q.ids = set.tokenizer.EncodePrompt(q.prompt);
-  if (q.ids.empty()) Fail("the prompt is empty; type a text");
-  if (static_cast<std::int64_t>(q.ids.size()) > set.Longest()) {
-    Fail("the prompt has {} tokens, the models take {}", q.ids.size(), set.Longest());
-  }
+  PromptText prompt = ParsePrompt(json, set);
+  q.prompt = std::move(prompt.text);
+  q.ids = std::move(prompt.ids);
   if (json.contains("ablate")) {
     const Json& lists = json["ablate"];
     if (!lists.is_array() || lists.size() != set.models.size()) {
@@ -168,7 +187,7 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
     const auto most = std::max_element(
         set.models.begin(), set.models.end(),
         [](const ViewedModel& a, const ViewedModel& b) { return HeadCount(a) < HeadCount(b); });
-    q.head = HeadOf(json["head"], *most);
+    q.head = HeadField(json["head"], *most);
     CheckHeadSize(q, set);
   }
   if (kind == QuestionKind::kToken) {
@@ -177,6 +196,7 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
         WholeNumber(json["position"], "position", 0, static_cast<std::int64_t>(q.ids.size()) - 1);
     CheckTokenSize(q, set);
   }
+  if (kind == QuestionKind::kChanged) ParseChanges(json, set, &q);
   return q;
 }
 
@@ -297,6 +317,10 @@ std::string TokenFrame(const ModelSet& set, const PageQuestion& q,
         {fmt::format("read_by.{}", m), {config.layers, config.heads, T}, runs[m].read_by});
   }
   return MakeFrame({{"schema", "clearhead.token.1"}, {"position", q.position}}, arrays);
+}
+
+Json PredictionsOf(const ModelSet& set, const PromptRun& run) {
+  return {{"loss", LossJson(run)}, {"predictions", PredictionsJson(set, run)}};
 }
 
 }  // namespace clearhead

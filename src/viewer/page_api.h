@@ -9,8 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "features/feature_intervention.h"
 #include "heads/head_id.h"
 #include "viewer/model_set.h"
+#include "viewer/prompt_run.h"
 #include "viewer/results.h"
 
 namespace clearhead {
@@ -20,6 +22,16 @@ inline constexpr std::int64_t kMaxCells = 256;
 inline constexpr std::int64_t kMaxLikeliest = 50;
 inline constexpr std::int64_t kMaxStrongest = 50;
 inline constexpr std::int64_t kMaxMapFloats = 5'000'000;  // of one answer, all models: 20 MB
+
+// The field "prompt" of a question.
+struct PromptText {
+  std::string text;
+  std::vector<std::int32_t> ids;
+};
+PromptText ParsePrompt(const Json& question, const ModelSet& set);
+// The field "model", 0 where there is none; a head of a model.
+std::size_t ModelField(const Json& question, const ModelSet& set);
+HeadId HeadField(const Json& json, const ViewedModel& viewed);
 
 // A question about one prompt: what the page posts. Parsing refuses unknown fields, prompts that
 // are empty or too long, heads that no model has.
@@ -32,9 +44,13 @@ struct PageQuestion {
   std::int64_t strongest = 8;  // of FeaturesFrame
   HeadId head = {};            // of HeadFrame
   std::int64_t position = 0;   // of TokenFrame
+  // Of ChangedFrame (changed_run.h): what is changed in one of the models.
+  std::size_t model = 0;
+  std::vector<AttentionCell> cut;
+  std::vector<FeatureIntervention> features;
 };
 
-enum class QuestionKind { kRun, kHead, kToken, kFeatures };
+enum class QuestionKind { kRun, kHead, kToken, kFeatures, kChanged };
 
 // Throws Error: one line for the person at the page.
 PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const ModelSet& set);
@@ -50,5 +66,8 @@ using CancelQuestion = std::function<bool()>;
 std::string RunFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled);
 std::string HeadFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled);
 std::string TokenFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled);
+
+// {loss, predictions} of a run.
+Json PredictionsOf(const ModelSet& set, const PromptRun& run);
 
 }  // namespace clearhead

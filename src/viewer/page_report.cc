@@ -8,6 +8,8 @@
 #include "viewer/feature_answers.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
+#include "viewer/trace_answers.h"
+#include "viewer/trace_details.h"
 
 namespace clearhead {
 namespace {
@@ -59,6 +61,20 @@ void AddFeatures(const ModelSet& set, std::vector<PageQuestion> questions, const
   }
 }
 
+// Graphs of the prompts that are short enough, and the heads of their strongest edges.
+template <typename Add>
+void AddTraces(const ModelSet& set, const std::vector<PageQuestion>& questions, const Add& add) {
+  for (const PageQuestion& question : questions) {
+    if (static_cast<std::int64_t>(question.ids.size()) > kMaxTraceTokens) continue;
+    for (std::size_t m = 0; m < set.models.size(); ++m) {
+      if (!set.models[m].features) continue;
+      const TracedPrompt traced = TracePromptOf(set, m, question.ids, [] {});
+      add("trace", TraceFrame(set, m, question.prompt, traced));
+      add("trace-details", ToText(TraceDetails(set, question, m, traced), -1));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> ExamplePrompts(const ModelSet& set) {
@@ -105,6 +121,7 @@ std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& 
   }
   for (const ResultFile& result : results) add("result", ToText(result.json, -1));
   AddFeatures(set, questions, add);
+  AddTraces(set, questions, add);
 
   std::string page(PageHtml());
   Replace(&page, "<!--head-->",

@@ -5,6 +5,7 @@
 
 #include "core/buffer.h"
 #include "core/threads.h"
+#include "features/feature_run.h"
 #include "heads/head_map.h"
 #include "heads/layer_matrices.h"
 #include "model/intervention.h"
@@ -28,8 +29,14 @@ class PromptHooks final : public Hooks {
         sums_(static_cast<std::size_t>(config.layers * config.heads)) {
     for (const HeadId head : options.ablated) {
       changes_.push_back({.tap = {Tap::kZ, head.layer}, .heads = {head.head}});
-      CheckIntervention(changes_.back(), config, 1, run->length);
     }
+    for (const AttentionCell& cell : options.cut) {
+      changes_.push_back({.tap = {Tap::kPattern, cell.head.layer},
+                          .positions = {cell.query},
+                          .heads = {cell.head.head},
+                          .keys = {cell.key}});
+    }
+    for (const Intervention& change : changes_) CheckIntervention(change, config, 1, run->length);
   }
 
   bool Wants(TapId id) const override {
@@ -45,14 +52,12 @@ class PromptHooks final : public Hooks {
 
   void Visit(TapId id, const TensorView<float>& value) override {
     if (options_.cancelled && options_.cancelled()) throw Cancelled("the run was cancelled");
-    if (id.tap == Tap::kPattern) {
-      Keep(id.layer, value.data);
-      LayerMatrices::ForgetBefore(id.layer, *activations_);
-      return;
-    }
     for (const Intervention& change : changes_) {
       if (change.tap == id) ApplyIntervention(change, value);
     }
+    if (id.tap != Tap::kPattern) return;
+    Keep(id.layer, value.data);
+    LayerMatrices::ForgetBefore(id.layer, *activations_);
   }
 
   std::vector<HeadResult> Heads() const {
@@ -142,10 +147,20 @@ PromptRun RunPrompt(const Model& model, std::span<const std::int32_t> ids,
   }
   Activations activations(config, 1, T, Keep::kNothing, 0);
   PromptHooks hooks(config, ids, options, &activations, &run);
+  std::optional<FeatureRun> outer;
+  if (!options.features.empty()) {
+    Check(options.transcoder != nullptr, "changed features are a transcoder's");
+    for (const FeatureIntervention& change : options.features) {
+      CheckFeatureIntervention(change, options.transcoder->config, T);
+    }
+    outer.emplace(model, *options.transcoder,
+                  FeatureRunOptions{.interventions = options.features, .keep_active = false},
+                  &hooks);
+  }
   const Pass pass{.model = model,
                   .batch = 1,
                   .length = T,
-                  .hooks = &hooks,
+                  .hooks = outer ? static_cast<Hooks*>(&*outer) : &hooks,
                   .gates = {.open = options.open_gates, .sum_probabilities = false}};
   ForwardToFinalNorm(pass, ids.data(), activations);
   if (options.heads) {

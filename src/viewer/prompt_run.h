@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "features/feature_intervention.h"
+#include "features/transcoder.h"
 #include "heads/head_report.h"
 #include "use/predict.h"
 
@@ -20,8 +22,18 @@ class Cancelled : public Error {
   using Error::Error;
 };
 
+// The weight with which a head's query reads a key.
+struct AttentionCell {
+  HeadId head;
+  std::int64_t query = 0, key = 0;
+};
+
 struct PromptRunOptions {
-  std::vector<HeadId> ablated;  // their outputs (hook_z) are set to 0, at all positions
+  std::vector<HeadId> ablated;          // their outputs (hook_z) are set to 0, at all positions
+  std::vector<AttentionCell> cut = {};  // these weights are 0
+  // Features of `transcoder` that are changed; without any it may be null.
+  const Transcoder* transcoder = nullptr;
+  std::vector<FeatureIntervention> features = {};
   bool open_gates = false;      // run a gated model as a dense one
   std::int64_t cells = 64;      // maps are reduced by maximum to at most this many cells a side
   std::int64_t likeliest = 10;  // predictions kept at each position

@@ -17,10 +17,12 @@
 #include <utility>
 
 #include "core/error.h"
+#include "viewer/changed_run.h"
 #include "viewer/feature_answers.h"
 #include "viewer/frame.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
+#include "viewer/trace_answers.h"
 #include "viewer/work_queue.h"
 
 namespace clearhead {
@@ -302,6 +304,8 @@ struct PageServer::State {
           return HeadFrame(set, question, cancelled);
         case QuestionKind::kToken:
           return TokenFrame(set, question, cancelled);
+        case QuestionKind::kChanged:
+          return ChangedFrame(set, question, cancelled);
         case QuestionKind::kFeatures:
           break;
       }
@@ -316,6 +320,13 @@ struct PageServer::State {
                            ? CardAnswer(set, question.model, question.feature)
                            : FindAnswer(set, question),
                        {});
+    };
+  }
+
+  Answerer AnswererOf(TraceQuestionKind kind, const std::string& body) {
+    const TraceQuestion question = ParseTraceQuestion(kind, body, set);
+    return [this, kind, question](const WorkQueue::Cancel& cancelled) {
+      return AnswerTrace(kind, set, question, traces, cancelled);
     };
   }
 
@@ -369,6 +380,10 @@ struct PageServer::State {
     post("/api/features", QuestionKind::kFeatures);
     post("/api/feature", FeatureQuestionKind::kCard);
     post("/api/find", FeatureQuestionKind::kFind);
+    post("/api/changed", QuestionKind::kChanged);
+    post("/api/trace", TraceQuestionKind::kTrace);
+    post("/api/carriers", TraceQuestionKind::kCarriers);
+    post("/api/reasons", TraceQuestionKind::kReasons);
     server.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
       Answer(response, 500, "an error in the program itself");
     });
@@ -385,6 +400,7 @@ struct PageServer::State {
   const std::string overview;
   std::string host;
   int port = 0;
+  TraceMemory traces;  // the work's thread alone touches it
   WorkQueue work;
   LimitedServer server;
 };

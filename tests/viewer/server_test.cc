@@ -16,6 +16,7 @@
 #include "core/file.h"
 #include "support/temporary_folder.h"
 #include "viewer/frame.h"
+#include "viewer/small_features.h"
 
 namespace clearhead {
 namespace {
@@ -26,9 +27,12 @@ using ::testing::StartsWith;
 class ServerTest : public ::testing::Test {
  protected:
   // Short patience, so that the tests of slow clients are quick.
-  explicit ServerTest(std::chrono::milliseconds patience = std::chrono::milliseconds(700)) {
+  explicit ServerTest(std::chrono::milliseconds patience = std::chrono::milliseconds(700),
+                      bool features = false) {
     MakeSmallModel(folder_ / "dense");
     MakeSmallModel(folder_ / "gated", /*gated=*/true);
+    ModelPlace dense{folder_ / "dense", "dense"};
+    if (features) dense.features = MakeSmallFeatures(folder_ / "dense");
     ServerLimits limits;
     limits.connection.request = patience;
     limits.connection.idle = patience;
@@ -36,7 +40,7 @@ class ServerTest : public ::testing::Test {
     limits.waiting_runs = 3;
     limits.threads = 8;
     server_ = std::make_unique<PageServer>(
-        LoadModelSet({{folder_ / "dense", "dense"}, {folder_ / "gated", "gated"}}),
+        LoadModelSet({dense, {folder_ / "gated", "gated"}}),
         std::vector<ResultFile>{{"a.json", "clearhead.circuit/1", Json{{"heads", Json::array()}}}},
         CurrentPool(), limits);
     port_ = server_->Bind("127.0.0.1", 0);
@@ -118,6 +122,54 @@ TEST_F(ServerTest, AnswersThePageAndItsQuestions) {
   EXPECT_EQ(ParseFrame(Body(head)).header["head"], "L0H0");
   const std::string token = Post("/api/token", R"({"prompt":"The cat","position":0})");
   EXPECT_EQ(ParseFrame(Body(token)).header["position"], 0);
+}
+
+class FeatureServerTest : public ServerTest {
+ protected:
+  FeatureServerTest() : ServerTest(std::chrono::milliseconds(700), /*features=*/true) {}
+};
+
+TEST_F(FeatureServerTest, AnswersQuestionsAboutFeaturesAndTraces) {
+  const auto ask = [&](const std::string& path, const std::string& body) {
+    const std::string answer = Post(path, body);
+    EXPECT_EQ(Status(answer), 200) << path << Body(answer).substr(0, 200);
+    return ParseFrame(Body(answer)).header;
+  };
+  const std::string prompt = R"("prompt":"The cat sat on the mat")";
+  EXPECT_EQ(ask("/api/features", "{" + prompt + "}")["models"].size(), 2u);
+  EXPECT_EQ(ask("/api/feature", R"({"feature":"L1F2"})")["feature"], "L1F2");
+  EXPECT_EQ(ask("/api/find", R"({"text":"cat"})")["schema"], "clearhead.features-found.1");
+  const Json trace = ask("/api/trace", "{" + prompt + R"(,"model":0})");
+  EXPECT_FALSE(trace["groups"].empty());
+  const Json edge = ask("/api/carriers", "{" + prompt + R"(,"from":"group 0","to":"logit 0"})");
+  EXPECT_EQ(edge["key"], trace["groups"][0]["position"]);
+  EXPECT_EQ(ask("/api/reasons", "{" + prompt + R"(,"head":"L1H0","query":3,"key":1})")["key"], 1);
+  const Json changed = ask(
+      "/api/changed",
+      "{" + prompt +
+          R"(,"cut":[{"head":"L1H0","query":3,"key":1}],"features":[{"feature":"L0F1","scale":2}]})");
+  EXPECT_NE(changed["before"], changed["after"]);
+  // What is wrong is said in one line, and is the asker's fault.
+  const std::string folder = folder_.path().string();
+  for (const auto& [path, fields] : std::vector<std::pair<std::string, std::string>>{
+           {"/api/trace", R"(,"model":1)"},  // has no features
+           {"/api/trace", R"(,"positions":[1])"},
+           {"/api/carriers", R"(,"from":"token@77","to":"logit 0")"},
+           {"/api/carriers", R"(,"from":"group 4000","to":"logit 0")"},
+           {"/api/carriers", R"(,"from":"L0F99@1","to":"logit 0")"},
+           {"/api/carriers", R"(,"from":["token@1"],"to":"logit 0")"},
+           {"/api/reasons", R"(,"head":"L1H0","query":99,"key":1)"},
+           {"/api/reasons", R"(,"head":"L8H0","query":2,"key":1)"},
+           {"/api/changed", R"(,"features":[{"feature":"L0F9999","set":1}])"},
+           {"/api/changed", R"(,"cut":[{"head":"L1H0","query":1,"key":3}])"},
+           {"/api/features", R"(,"strongest":0)"}}) {
+    const std::string answer = Post(path, "{" + prompt + fields + "}");
+    EXPECT_EQ(Status(answer), 400) << path << fields;
+    const std::string line = ParseJson(Body(answer), "answer")["error"].get<std::string>();
+    EXPECT_FALSE(line.empty());
+    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+    EXPECT_EQ(line.find(folder), std::string::npos) << line;
+  }
 }
 
 TEST_F(ServerTest, RefusesOtherHostsAndSites) {

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: MIT
 // The page in Chromium: what a person does, and what must never happen.
-//   node browser_test.mjs PROGRAM MAKE_MODELS FOLDER_WITH_NODE_MODULES CHROMIUM SCREENSHOTS
+//   node browser_test.mjs PROGRAM MAKE_MODELS FOLDER_WITH_NODE_MODULES CHROMIUM SCREENSHOTS [features]
+// With the last word only the views of features and traces (feature_views.mjs).
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { testFeaturesAndTraces } from "./feature_views.mjs";
+import { after, ask, chromiumPath, colorOf, folder, makeModels, modules, patience, pixelsOf, program, prompt, ran, serve, shot, until, watch } from "./support.mjs";
 
-const [program, makeModels, modules, chromiumPath, screenshots] = process.argv.slice(2).map((path) => resolve(path));
 const { chromium } = createRequire(join(modules, "package.json"))("playwright-core");
-const folder = mkdtempSync(join(tmpdir(), "clearhead-browser-"));
-const prompt = "The cat sat on the other mat, naïve cat";
 const long = "The" + " cat sat on the other mat".repeat(80);
-const patience = 120_000; // ms: the machine may be busy with other things
 const digits = "03453"; // the induction pair goes on with 4
-mkdirSync(screenshots, { recursive: true });
 
 // Results as the commands write them: circuits of a pair that has one, scatter plots of few pairs (points) and of many (counts), correlations.
 function writeResults() {
@@ -30,46 +27,6 @@ function writeResults() {
   scatter("correlations.json", [at("dense"), "--prompt", prompt, "--all"]);
   return results;
 }
-
-async function serve(args) {
-  const server = spawn(program, ["serve", ...args, "--port", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
-  let text = "";
-  for await (const piece of server.stdout) {
-    text += piece;
-    if (text.trimEnd().endsWith("}")) break;
-  }
-  return { server, address: JSON.parse(text).address };
-}
-
-// The frame, read here from its description in docs/api.md, not with the page's code.
-function parseFrame(buffer) {
-  assert.equal(buffer.subarray(0, 4).toString("latin1"), "CHF1");
-  const size = buffer.readUInt32LE(4);
-  const header = JSON.parse(buffer.subarray(8, 8 + size).toString("utf8"));
-  const array = (name) => {
-    const { shape, offset } = header.arrays[name];
-    const count = shape.reduce((a, b) => a * b, 1);
-    return Array.from({ length: count }, (_, i) => buffer.readFloatLE(8 + size + 4 * (offset + i)));
-  };
-  return { header, array };
-}
-
-async function ask(address, path, question) {
-  const answer = await fetch(address + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
-  assert.equal(answer.status, 200, path);
-  return parseFrame(Buffer.from(await answer.arrayBuffer()));
-}
-
-// White at 0, #08306b at 1; open edges never quite white.
-function colorOf(weight) {
-  const step = weight > 0 ? Math.max(4, Math.round(255 * Math.min(1, weight))) : 0;
-  return [0x08, 0x30, 0x6b].map((full) => Math.round(255 + (step / 255) * (full - 255)));
-}
-
-const pixelsOf = (page, selector) => page.evaluate((sel) => [...document.querySelectorAll(sel)].map((canvas) => ({
-  model: Number(canvas.dataset.model), head: canvas.dataset.head, side: canvas.width,
-  data: [...canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data],
-})), selector);
 
 function checkPixels(canvases, frame) {
   assert.equal(canvases.length, frame.header.models.reduce((sum, model) => sum + model.heads.length, 0), "every head of both models");
@@ -88,78 +45,11 @@ function checkPixels(canvases, frame) {
   assert.ok(dark > 0, "something is drawn");
 }
 
-function watch(page, home) {
-  const trouble = [];
-  page.setDefaultTimeout(patience);
-  page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning") trouble.push(`console: ${message.text()}`);
-  });
-  page.on("pageerror", (error) => trouble.push(`error: ${error.message}`));
-  page.on("request", (request) => {
-    if (!request.url().startsWith(home) && !request.url().startsWith("data:")) trouble.push(`request to ${request.url()}`);
-  });
-  return trouble;
-}
-
-// Playwright's own waitForFunction evaluates strings, which the page's policy forbids.
-async function until(page, holds, argument) {
-  for (const end = Date.now() + patience; Date.now() < end; await page.waitForTimeout(20)) {
-    if (await page.evaluate(holds, argument)) return;
-  }
-  throw new Error(`not within ${patience} ms: ${holds}; status: ${await page.textContent("#status")}`);
-}
-
-const ran = (page, more) => until(page, (turn) => Number(document.body.dataset.ran ?? 0) > turn && !document.body.hasAttribute("aria-busy"), more);
-const turnOf = (page) => page.evaluate(() => Number(document.body.dataset.ran ?? 0));
-
-// Texts that are hard to read: WCAG's contrast below 4.5 (3 for large ones) with the colour behind them.
-const paleTexts = (page) => page.evaluate(() => {
-  const channels = (color) => (color.match(/[\d.]+/g) ?? ["0", "0", "0", "0"]).map(Number);
-  const luminance = (color) => channels(color).slice(0, 3)
-    .map((part) => (part <= 10 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, part, k) => sum + part * [0.2126, 0.7152, 0.0722][k], 0);
-  const behind = (element) => {
-    for (let e = element; e !== null; e = e.parentElement) {
-      const [r, g, b, alpha = 1] = channels(getComputedStyle(e).backgroundColor);
-      if (alpha === 1) return `rgb(${r}, ${g}, ${b})`;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  return [...document.querySelectorAll("body *")].flatMap((element) => {
-    const text = [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE).map((node) => node.data).join("").trim();
-    if (text === "" || element.getClientRects().length === 0 || ["SCRIPT", "STYLE", "OPTION"].includes(element.tagName)) return [];
-    const style = getComputedStyle(element), size = parseFloat(style.fontSize);
-    const ink = element instanceof SVGElement ? style.fill : style.color;
-    const [low, high] = [luminance(ink), luminance(behind(element))].sort((a, b) => a - b);
-    const contrast = (high + 0.05) / (low + 0.05);
-    return contrast < (size >= 24 ? 3 : 4.5) ? [`${element.tagName} "${text.slice(0, 30)}" ${ink} on ${behind(element)}: ${contrast.toFixed(2)}`] : [];
-  });
-});
-
-// A picture of the view on a laptop and on a large screen, readable on both.
-async function shot(page, name, large = true) {
-  const small = page.viewportSize();
-  await page.screenshot({ path: join(screenshots, `${name}.png`) });
-  assert.deepEqual(await paleTexts(page), [], name);
-  if (!large) return;
-  await page.setViewportSize({ width: 2560, height: 1440 });
-  await page.waitForTimeout(400); // the page redraws a moment after
-  await page.screenshot({ path: join(screenshots, `${name}-large.png`) });
-  await page.setViewportSize(small);
-  await page.waitForTimeout(400);
-}
-
 // Seconds of processor time of the page's main thread: what it costs, whatever else the machine does.
 async function processorTime(page) {
   const session = await page.context().newCDPSession(page);
   await session.send("Performance.enable", { timeDomain: "threadTicks" });
   return async () => (await session.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
-}
-
-async function after(page, action) {
-  const turn = await turnOf(page);
-  await action();
-  await ran(page, turn);
 }
 
 const largestOf = (values) => values.reduce(([most, at], value, i) => (value > most ? [value, i] : [most, at]), [0, -1]);
@@ -515,14 +405,17 @@ async function testReport(browser, results) {
 let server, browser;
 try {
   execFileSync(makeModels, [folder]);
-  const results = writeResults();
   const served = await serve([join(folder, "dense"), join(folder, "gated")]);
   server = served.server;
   browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu"] });
-  await testServed(browser, served.address);
-  await testResults(browser, results);
-  await testLong(browser);
-  await testReport(browser, results);
+  if (process.argv[7] !== "features") {
+    const results = writeResults();
+    await testServed(browser, served.address);
+    await testResults(browser, results);
+    await testLong(browser);
+    await testReport(browser, results);
+  }
+  await testFeaturesAndTraces(browser);
   // Ctrl-C ends it at once.
   const ended = new Promise((done) => server.on("exit", done));
   const began = Date.now();

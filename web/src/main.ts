@@ -4,7 +4,7 @@ import { openSource } from "./data/source";
 import type { Overview, Run } from "./data/types";
 import { byId, el, hideTip, percent } from "./dom";
 import { positionOf, questionOf, type Page, type View } from "./page";
-import { Store, formatState, viewNames, type PageState, type ViewName } from "./state";
+import { Store, formatState, ofPrompt, viewNames, type PageState, type ViewName } from "./state";
 import { ablateView } from "./views/ablate";
 import { circuitView } from "./views/circuit";
 import { showFeature } from "./views/feature";
@@ -14,10 +14,11 @@ import { showHead } from "./views/head";
 import { predictionsView } from "./views/predictions";
 import { scatterView } from "./views/scatter";
 import { tokensView } from "./views/tokens";
+import { traceView } from "./views/trace";
 
 const views: Record<ViewName, View> = {
   grid: gridView, tokens: tokensView, predictions: predictionsView, ablate: ablateView, circuit: circuitView, scatter: scatterView,
-  features: featuresView,
+  features: featuresView, trace: traceView,
 };
 
 const { source, prompts } = openSource();
@@ -124,7 +125,7 @@ function addForm(info: Overview): void {
   const prompt = byId<HTMLTextAreaElement>("prompt"), examples = byId<HTMLSelectElement>("examples");
   const gates = byId<HTMLInputElement>("gates");
   const submit = () => {
-    if (prompt.value !== "") store.set({ prompt: prompt.value, position: -1 });
+    if (prompt.value !== "") store.set({ ...ofPrompt, prompt: prompt.value });
   };
   byId("ask").onsubmit = (event) => {
     event.preventDefault();
@@ -148,7 +149,7 @@ function addForm(info: Overview): void {
       el("optgroup", { label: task.name }, task.examples.map((example) => el("option", { value: example.prompt, textContent: example.prompt.slice(-50) })))));
   }
   examples.onchange = () => {
-    if (examples.value !== "") store.set({ prompt: examples.value, position: -1 });
+    if (examples.value !== "") store.set({ ...ofPrompt, prompt: examples.value });
   };
 }
 

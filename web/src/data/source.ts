@@ -2,7 +2,10 @@
 // Where answers come from: the server, or the file that the page is in.
 import { parseFrame, type Frame } from "./frame";
 import { featuresOf, searchCards, type Cards } from "./features";
-import type { Ablations, FeatureCard, FoundFeatures, ModelRun, Overview, Prediction, PromptFeatures, Question, Run, TokenRows } from "./types";
+import { cellName, traceOf, type TraceDetails } from "./trace";
+import type {
+  Ablations, ChangedRun, Changes, EdgeCarriers, FeatureCard, FoundFeatures, HeadReasons, ModelRun, Overview, Prediction, PromptFeatures, Question, Run, TokenRows, Trace,
+} from "./types";
 
 export interface Source {
   readonly live: boolean; // whether any prompt, and any set of heads switched off, can be run
@@ -14,6 +17,10 @@ export interface Source {
   features(question: Question): Promise<PromptFeatures>;
   feature(model: number, name: string): Promise<FeatureCard>;
   find(model: number, text: string): Promise<FoundFeatures>;
+  trace(model: number, prompt: string): Promise<Trace>;
+  carriers(model: number, prompt: string, from: string, to: string): Promise<EdgeCarriers>;
+  reasons(model: number, prompt: string, head: string, query: number, key: number): Promise<HeadReasons>;
+  changed(question: Question, changes: Changes): Promise<ChangedRun>;
 }
 
 export function runOf(frame: Frame): Run {
@@ -127,6 +134,23 @@ class LiveSource implements Source {
     return (await this.ask(`find${model}`, "/api/find", { model, text, most: 40 })).header as unknown as FoundFeatures;
   }
 
+  // Models, edges and heads of either side are asked for side by side.
+  async trace(model: number, prompt: string): Promise<Trace> {
+    return traceOf(await this.ask(`trace${model}`, "/api/trace", { model, prompt }));
+  }
+
+  async carriers(model: number, prompt: string, from: string, to: string): Promise<EdgeCarriers> {
+    return (await this.ask(`carriers${model}`, "/api/carriers", { model, prompt, from, to })).header as unknown as EdgeCarriers;
+  }
+
+  async reasons(model: number, prompt: string, head: string, query: number, key: number): Promise<HeadReasons> {
+    return (await this.ask(`reasons${model}`, "/api/reasons", { model, prompt, head, query, key })).header as unknown as HeadReasons;
+  }
+
+  async changed(question: Question, changes: Changes): Promise<ChangedRun> {
+    return (await this.ask(`changed${changes.model}`, "/api/changed", { ...question, ...changes, likeliest: 25 })).header as unknown as ChangedRun;
+  }
+
   private async ask(line: string, path: string, question: object): Promise<Frame> {
     this.running.get(line)?.abort();
     const control = new AbortController();
@@ -191,12 +215,16 @@ class InlineSource implements Source {
   private readonly ablations: Ablations[];
   private readonly prompted: PromptFeatures[];
   private readonly cards: Cards[];
+  private readonly traces: Trace[];
+  private readonly details: TraceDetails[];
 
   constructor(private readonly data: Map<string, string[]>) {
     this.runs = (data.get("run") ?? []).map((text) => runOf(parseFrame(decode(text))));
     this.ablations = (data.get("ablations") ?? []).map((text) => ablationsOf(parseFrame(decode(text))));
     this.prompted = (data.get("features") ?? []).map((text) => featuresOf(parseFrame(decode(text))));
     this.cards = (data.get("cards") ?? []).map((_, i) => this.json("cards", i) as unknown as Cards);
+    this.traces = (data.get("trace") ?? []).map((text) => traceOf(parseFrame(decode(text))));
+    this.details = (data.get("trace-details") ?? []).map((_, i) => this.json("trace-details", i) as unknown as TraceDetails);
   }
 
   prompts(): string[] {
@@ -242,6 +270,41 @@ class InlineSource implements Source {
 
   async find(model: number, text: string): Promise<FoundFeatures> {
     return searchCards(this.cards.find((candidate) => candidate.model === model)?.cards ?? {}, text);
+  }
+
+  async trace(model: number, prompt: string): Promise<Trace> {
+    const trace = this.traces.find((candidate) => candidate.model === model && candidate.prompt === prompt);
+    if (trace === undefined) throw new Error("this file holds no trace of this prompt; `clearhead serve` traces prompts of up to 64 tokens");
+    return trace;
+  }
+
+  async carriers(model: number, prompt: string, from: string, to: string): Promise<EdgeCarriers> {
+    const carriers = this.detailsOf(model, prompt).carriers[`${from} → ${to}`];
+    if (carriers === undefined) throw new Error("this file holds the heads of the strongest edges between groups only; `clearhead serve` splits any");
+    return carriers;
+  }
+
+  async reasons(model: number, prompt: string, head: string, query: number, key: number): Promise<HeadReasons> {
+    const reasons = this.detailsOf(model, prompt).reasons[cellName({ head, query, key })];
+    if (reasons === undefined) throw new Error("this file holds the reasons of the strongest heads only; `clearhead serve` has all");
+    return reasons;
+  }
+
+  // Predictions after the last token only.
+  async changed(question: Question, changes: Changes): Promise<ChangedRun> {
+    const details = this.detailsOf(changes.model, question.prompt);
+    const after = changes.features === undefined ? details.cuts[(changes.cut ?? []).map(cellName).sort().join()] : undefined;
+    if (after === undefined) throw new Error("this file does not hold a run with this change; `clearhead serve` runs any");
+    const whole = ({ loss, last }: TraceDetails["before"]) => ({
+      loss, predictions: [...Array<Prediction>(Math.max(0, (this.runs.find((run) => run.prompt === question.prompt)?.tokens.length ?? 1) - 1)).fill({ loss: null, likeliest: [] }), last],
+    });
+    return { before: whole(details.before), after: whole(after) };
+  }
+
+  private detailsOf(model: number, prompt: string): TraceDetails {
+    const details = this.details.find((candidate) => candidate.model === model && candidate.prompt === prompt);
+    if (details === undefined) throw new Error("this file holds no trace of this prompt");
+    return details;
   }
 
   private json(kind: string, index: number): Record<string, unknown> {

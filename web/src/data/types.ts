@@ -166,3 +166,99 @@ export interface FoundFeatures {
   total: number;
   features: { feature: string; where: string; label: ShortLabel }[];
 }
+
+export interface TraceFeature {
+  name: string; // L2F31
+  layer: number;
+  position: number;
+  activation: number;
+  label: string;
+  promotes: string;
+}
+
+export interface FeatureGroup {
+  name: string;
+  position: number;
+  first_layer: number;
+  last_layer: number;
+  features: number[]; // numbers of the trace's features
+}
+
+// The attribution graph of a prompt in one model. Sources are features, then for each position what is not shown of them, the errors, the token, the
+// position embedding (where there is one), then the bias; rows are features, then logits.
+export interface Trace {
+  model: number;
+  label: string;
+  prompt: string;
+  tokens: string[];
+  layers: number;
+  heads_per_layer: number;
+  positions: boolean;
+  active: number;
+  traced: number;
+  replacement: number;
+  completeness: number;
+  logits: { id: number; token: string; probability: number; value: number; position: number }[];
+  features: TraceFeature[];
+  groups: FeatureGroup[];
+  edges: Float32Array; // [rows, sources]
+  targets: Float32Array; // [rows] what the edges of a row add up to
+  influence: Float32Array; // [sources]
+}
+
+// An edge split into heads: edge = direct + one hop + several hops.
+export interface EdgeCarriers {
+  from: string;
+  to: string;
+  key: number;
+  query: number;
+  edge: number;
+  direct: number;
+  one_hop: number;
+  multi_hop: number;
+  share: number;
+  n80: number; // heads that have this share of the magnitudes
+  of: number;
+  heads: { head: string; value: number; share: number; all_paths: number; weight: number }[];
+}
+
+export interface StreamTerm {
+  kind: string;
+  name: string;
+  label?: string;
+}
+
+// A head's score at (query, key) as a sum over pairs of what is at the query and at the key.
+export interface HeadReasons {
+  head: string;
+  query: number;
+  key: number;
+  score: number;
+  weight: number;
+  raise: { query: StreamTerm; key: StreamTerm; value: number }[];
+  lower: { query: StreamTerm; key: StreamTerm; value: number }[];
+  rest: number;
+  pairs: number;
+  query_terms: (StreamTerm & { value: number })[];
+  key_terms: (StreamTerm & { value: number })[];
+  gate: { margin: number; turning: number } | null;
+}
+
+export interface FeatureChange {
+  feature: string;
+  set?: number;
+  scale?: number;
+  position?: number; // without one: wherever features count
+}
+
+// What is changed in one model: weights that are cut, features that are set or scaled.
+export interface Changes {
+  model: number;
+  cut?: { head: string; query: number; key: number }[];
+  features?: FeatureChange[];
+}
+
+export interface ChangedRun {
+  before: { loss: number | null; predictions: Prediction[] };
+  after: { loss: number | null; predictions: Prediction[] };
+}

@@ -2,9 +2,11 @@
 // One feature's card: what makes it fire, examples, what it promotes, where it writes.
 import * as d3 from "d3";
 import { firingAt } from "../data/features";
-import type { FeatureCard, FeatureExample, TokenScore } from "../data/types";
-import { byId, drawn, el, hideTip, percent, quoted, showTip, signed } from "../dom";
-import type { Page } from "../page";
+import { activationsIn, traceKey, traces } from "../data/trace";
+import type { FeatureCard, FeatureChange, FeatureExample, TokenScore } from "../data/types";
+import { byId, drawn, el, hideTip, percent, quoted, selectOf, showTip, signed } from "../dom";
+import { positionOf, questionOf, type Page } from "../page";
+import { changedDistribution, lossChange } from "./carriers";
 import { featuresOnPrompt } from "./features";
 
 // White is 0, orange is 1; black text can be read on all of it.
@@ -90,15 +92,53 @@ function sentence(card: FeatureCard): (Node | string)[] {
   return label.kind === "sometimes" ? ["No tokens make it fire reliably. Those that do so most are ", bold, `${share}.`] : ["No tokens make it fire again. Most often it fires on ", bold, `${share}.`];
 }
 
-// Where the feature is among the strongest on the prompt at hand.
-async function onPrompt(page: Page, model: number, card: FeatureCard): Promise<(Node | string)[]> {
+// How strongly the feature fires at each token of the prompt at hand, where it is among the strongest.
+async function valuesOnPrompt(page: Page, model: number, card: FeatureCard): Promise<{ tokens: string[]; values: number[] }> {
   const features = await featuresOnPrompt(page), fired = features.models[model];
-  if (fired === undefined) return [];
-  const values = features.tokens.map((_, t) => firingAt(features, fired, card.layer, t).find((one) => one.name === card.feature)?.value ?? 0);
+  if (fired === undefined) return { tokens: [], values: [] };
+  const traced = page.run === page.before ? activationsIn(traces.get(traceKey(model, page.store.state.prompt)), card.feature) : [];
+  return { tokens: features.tokens, values: features.tokens.map((_, t) => firingAt(features, fired, card.layer, t).find((one) => one.name === card.feature)?.value ?? traced[t] ?? 0) };
+}
+
+function onPrompt(card: FeatureCard, tokens: string[], values: number[]): (Node | string)[] {
+  if (tokens.length === 0) return [];
   const largest = card.largest ?? Math.max(...values);
   if (values.every((value) => value === 0)) return [el("p", { className: "soft", textContent: "On this prompt it is nowhere among the strongest." })];
   return [el("h3", { textContent: "On this prompt, where it is among the strongest" }),
-    el("div", { className: "text" }, features.tokens.map((token, t) => tokenSpan(token, values[t] ?? 0, largest, false)))];
+    el("div", { className: "text" }, tokens.map((token, t) => tokenSpan(token, values[t] ?? 0, largest, false)))];
+}
+
+const changes: [string, string][] = [["off", "off"], ["twice", "twice as strong"], ["times", "times"], ["set", "set to"]];
+
+// The feature switched off, scaled or set, at one token or everywhere, and what the model then predicts.
+function changePanel(page: Page, model: number, name: string, tokens: string[], values: number[]): HTMLElement {
+  const place = el("div", { className: "change" }, [el("h3", { textContent: "Change it and see what the model predicts" })]);
+  if (!page.source.live) {
+    place.append(el("p", { className: "soft", textContent: "This needs the model: `clearhead serve` runs it." }));
+    return place;
+  }
+  const strongest = values.indexOf(Math.max(0.0, ...values)), result = el("div", { attributes: { "data-changed": "" } });
+  let how = "off", where = strongest > 0 ? String(strongest) : "";
+  const amount = el("input", { type: "number", step: "any", value: String(Number(((values[strongest] ?? 0) || 1).toPrecision(3))), hidden: true, attributes: { "aria-label": "Value", "data-amount": "" } });
+  const places: [string, string][] = [["", "everywhere"], ...tokens.slice(1).map((token, i): [string, string] => [String(i + 1), `at ${i + 1}, ${quoted(token)}${(values[i + 1] ?? 0) > 0 ? ` (${(values[i + 1] ?? 0).toPrecision(3)})` : ""}`])];
+  const run = el("button", { textContent: "Run", attributes: { "data-run-change": "" } });
+  run.onclick = () => {
+    const value = Number(amount.value), at = positionOf(page.store.state, page.run);
+    const change: FeatureChange = { feature: name, ...(how === "set" ? { set: value } : { scale: how === "off" ? 0 : how === "twice" ? 2 : value }), ...(where === "" ? {} : { position: Number(where) }) };
+    result.replaceChildren(el("p", { className: "soft", textContent: "Running …" }));
+    page.source.changed(questionOf(page.store.state, page.overview), { model, features: [change] }).then(
+      (changed) => result.replaceChildren(el("h3", { textContent: `Expected after token ${at}, ${quoted(page.run.tokens[at] ?? "")}` }), ...changedDistribution(changed, at, 5), lossChange(changed)),
+      (error: Error) => result.replaceChildren(el("p", { className: "up", textContent: error.message })));
+  };
+  place.append(el("div", { className: "bar" }, [
+    selectOf("", how, changes, (value) => {
+      how = value;
+      amount.hidden = how !== "times" && how !== "set";
+    }),
+    amount, selectOf("", where, places, (value) => {
+      where = value;
+    }), run]), result);
+  return place;
 }
 
 export async function showFeature(page: Page): Promise<void> {
@@ -123,10 +163,10 @@ export async function showFeature(page: Page): Promise<void> {
     if (!dialog.open) dialog.showModal();
     dialog.focus();
   };
-  let card: FeatureCard, prompt: (Node | string)[];
+  let card: FeatureCard, prompt: { tokens: string[]; values: number[] };
   try {
     card = await page.source.feature(model, name);
-    prompt = await onPrompt(page, model, card).catch(() => []);
+    prompt = await valuesOnPrompt(page, model, card).catch(() => ({ tokens: [], values: [] }));
   } catch (error) {
     if ((error as Error).name === "AbortError" || store.state.feature !== open[0]) return;
     return present([el("p", { textContent: (error as Error).message })]);
@@ -137,7 +177,7 @@ export async function showFeature(page: Page): Promise<void> {
   present([
     el("p", { className: "sentence" }, sentence(card)),
     el("div", { className: "feature-card" }, [
-      el("div", {}, [...prompt, examples(card)]),
+      el("div", {}, [...onPrompt(card, prompt.tokens, prompt.values), changePanel(page, model, name, page.run.tokens, prompt.values), examples(card)]),
       el("div", {}, [
         ...numbers, ...drawn(histogram(card)),
         el("div", { className: "lists" }, [
