@@ -65,7 +65,7 @@ class Details {
     AddCut({cell});
   }
 
-  void AddCut(std::vector<AttentionCell> cells) {
+  void AddCut(const std::vector<AttentionCell>& cells) {
     if (cells.empty()) return;
     // Sorted by name, as the page looks for them.
     std::vector<std::string> names;

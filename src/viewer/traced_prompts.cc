@@ -114,6 +114,7 @@ const TracedPrompt& TraceMemory::Of(const ModelSet& set, std::size_t model,
   if (!last || !std::equal(ids.begin(), ids.end(), last->run.ids.begin(), last->run.ids.end())) {
     last.reset();  // two graphs of one model need not exist at a time
     last = std::make_unique<TracedPrompt>(TracePromptOf(set, model, ids, between));
+    last->graph.edges = {};  // large; `singles` has what is shown of it
   }
   return *last;
 }
