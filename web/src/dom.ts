@@ -29,7 +29,7 @@ export function percent(share: number): string {
   return `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)} %`;
 }
 
-export function showTip(text: string, event: MouseEvent): void {
+export function showTip(text: string, event: { clientX: number; clientY: number }): void {
   const tip = byId("tip");
   tip.textContent = text;
   tip.hidden = false;

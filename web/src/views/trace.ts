@@ -6,7 +6,7 @@ import { drawn, el } from "../dom";
 import type { Page, View } from "../page";
 import { cutPanel, edgePanel, plus } from "./carriers";
 import { hasFeatures } from "./features";
-import { drawGraph, nodeText, type GraphChoice } from "./trace_graph";
+import { drawGraph, drawLabels, labelWidth, nodeText, type GraphChoice } from "./trace_graph";
 
 type Child = Node | string;
 
@@ -104,12 +104,12 @@ function drawSide(page: Page, model: number, trace: Trace): Child[] {
   const [from = "", to = ""] = (state.edge[model] ?? "").split(">"), edge = edgeOf(graph, from, to);
   const node = graph.nodes.find(({ id }) => id === state.node[model]);
   const choice: GraphChoice = {
-    groups: state.groups, rest: state.rest, node: node?.id ?? "", edge: edge === undefined ? undefined : { from, to }, width: sideWidth(page.overview.models.length) - 4,
+    groups: state.groups, rest: state.rest, node: node?.id ?? "", edge: edge === undefined ? undefined : { from, to }, width: sideWidth(page.overview.models.length) - labelWidth - 4,
   };
   const unfolded = (state.unfold[model] ?? []).flatMap((g) => trace.groups[Number(g)]?.name ?? []);
   const collapse = el("button", { textContent: `put ${unfolded.length} group${unfolded.length === 1 ? "" : "s"} together again`, attributes: { "data-collapse": "" } });
   collapse.onclick = () => page.store.set({ unfold: withValue(state.unfold, model, []), node: withValue(state.node, model, ""), edge: withValue(state.edge, model, ""), carrier: withValue(state.carrier, model, "") });
-  const below = el("div"), frame = el("div", { className: "wide graph" }, drawn(drawGraph(trace, graph, choice, {
+  const below = el("div"), frame = el("div", { className: "wide" }, drawn(drawGraph(trace, graph, choice, {
     chooseNode: (chosen) => chooseNode(page, model, chosen), chooseEdge: (chosen) => chooseEdge(page, model, chosen), unfold: (chosen) => toggleFold(page, model, chosen),
   })));
   // The output is on the right: what does not fit is first seen from there.
@@ -122,7 +122,7 @@ function drawSide(page: Page, model: number, trace: Trace): Child[] {
   return [
     el("p", { className: "soft", textContent: `${trace.active} features fire; ${trace.features.length} of them, in ${trace.groups.length} groups, have most of the influence. ` +
       `Replacement ${trace.replacement.toFixed(3)}, completeness ${trace.completeness.toFixed(3)}.` }),
-    frame,
+    el("div", { className: "graph" }, [...drawn(drawLabels(trace)), frame]),
     ...(unfolded.length > 0 ? [el("div", { className: "bar" }, [collapse])] : []),
     ...(node === undefined ? [] : [nodePanel(page, model, trace, graph, node)]),
     el("div", { className: "side-by-side" }, [...(edge === undefined ? [] : [edgePanel(page, model, edge, below)]), cutPanel(page, model)]), below];

@@ -6,7 +6,7 @@ import type { Trace } from "../data/types";
 import { hideTip, quoted, showTip, signed } from "../dom";
 import { activationColor } from "./feature";
 
-const row = 46, left = 50, gap = 6, tokenRow = 44, restRow = 60, logitRow = 40;
+const row = 46, left = 6, gap = 6, tokenRow = 44, restRow = 60, logitRow = 40;
 const colors = { up: "#0b5cad", down: "#b84a00" } as const;
 
 export interface GraphChoice {
@@ -183,8 +183,20 @@ function pathOf(a: Box, b: Box): string {
 
 const short: Partial<Record<TraceNode["kind"], string>> = { errors: "err", others: "rest", position: "pos" };
 
+// "from large" as "← large": boxes are narrow.
 function labelOf(node: TraceNode): string {
+  if (node.kind === "group") return node.title.replace(/^from +/, "← ").trim() || quoted(node.title);
   return short[node.kind] ?? (node.kind === "feature" ? node.title : node.title.trim() === "" ? quoted(node.title) : node.title.trim());
+}
+
+// Beside the graph, so that they stay when it scrolls.
+export const labelWidth = 50;
+
+export function drawLabels(trace: Trace): SVGSVGElement | null {
+  const svg = d3.create("svg").attr("class", "trace").attr("width", labelWidth).attr("height", logitRow + 14 + row * trace.layers).attr("aria-hidden", "true");
+  svg.append("text").attr("x", 4).attr("y", logitRow / 2 + 6).text("output");
+  for (let layer = 0; layer < trace.layers; ++layer) svg.append("text").attr("x", 4).attr("y", logitRow + 14 + row * (trace.layers - 0.5 - layer) + 4).text(`layer ${layer}`);
+  return svg.node();
 }
 
 export function drawGraph(trace: Trace, graph: TraceGraph, choice: GraphChoice, act: GraphActions): SVGSVGElement | null {
@@ -199,9 +211,7 @@ export function drawGraph(trace: Trace, graph: TraceGraph, choice: GraphChoice, 
   for (let layer = 0; layer < trace.layers; ++layer) {
     const y = logitRow + 14 + row * (trace.layers - 1 - layer);
     svg.append("rect").attr("x", left - 2).attr("y", y).attr("width", width - left - 4).attr("height", row).attr("fill", layer % 2 === 0 ? "#f6f8fa" : "#fff");
-    svg.append("text").attr("x", 2).attr("y", y + row / 2 + 4).text(`layer ${layer}`);
   }
-  svg.append("text").attr("x", 2).attr("y", logitRow / 2 + 6).text("output");
   columns.forEach(({ x, width: wide }, p) => {
     svg.append("text").attr("x", x + Math.min(wide, 150) / 2).attr("y", height - 6).attr("text-anchor", "middle").attr("class", "soft-text").text(p);
   });
@@ -234,7 +244,11 @@ export function drawGraph(trace: Trace, graph: TraceGraph, choice: GraphChoice, 
     const many = node.kind === "group" && node.features.length > 1, end = node.id === choice.edge?.from || node.id === choice.edge?.to;
     const g = svg.append("g").attr("class", `node ${node.kind}`).attr("transform", `translate(${box.x},${box.y})`).attr("tabindex", 0).attr("role", "button").attr("data-node", node.id)
       .attr("aria-pressed", String(node.id === choice.node)).attr("aria-label", `${nodeText(node)}${many ? `, ${node.features.length} features` : ""}`)
-      .on("mousemove", (event: MouseEvent) => showTip(nodeTip(trace, node), event)).on("mouseleave", hideTip)
+      .on("mousemove", (event: MouseEvent) => showTip(nodeTip(trace, node), event)).on("mouseleave", hideTip).on("blur", hideTip)
+      .on("focus", (event: FocusEvent) => {
+        const target = event.currentTarget as SVGGElement, place = target.getBoundingClientRect();
+        if (target.matches(":focus-visible")) showTip(nodeTip(trace, node), { clientX: place.right - 10, clientY: place.bottom - 10 });
+      })
       .on("click", () => act.chooseNode(node)).on("dblclick", () => act.unfold(node))
       .on("keydown", (event: KeyboardEvent) => {
         if (event.key === "Enter" || event.key === " ") {
