@@ -255,7 +255,8 @@ std::int64_t CountForShare(std::span<const double> values, double share) {
   for (const double value : values) total += std::abs(value);
   std::int64_t count = 0;
   for (const std::int64_t i : RankByMagnitude(values)) {
-    if (sum >= share * total) break;
+    // Summed in another order, the whole may not be reached: what is 0 adds nothing in any.
+    if (sum >= share * total || values[i] == 0.0) break;
     sum += std::abs(values[i]);
     ++count;
   }

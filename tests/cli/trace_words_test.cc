@@ -205,6 +205,16 @@ TEST_F(TraceWords, HeadsSayWhyTheyLookThere) {
   }
 }
 
+TEST_F(TraceWords, InterventionsAgree) {
+  const Json check = SucceedJson(Trace({"--all-features", "--check", "6"}))["check"];
+  EXPECT_EQ(check["interventions"], 6);
+  EXPECT_GT(check["predictions"].get<int>(), 6);
+  EXPECT_GT(check["largest_prediction"].get<double>(), 1e-3);
+  EXPECT_LE(check["frozen_largest_difference"].get<double>(), 5e-5);
+  EXPECT_LE(std::abs(check["free_correlation"].get<double>()), 1.0);
+  EXPECT_THAT(Succeed(Trace({"--check", "2"})).out, HasSubstr("2 strong features switched off"));
+}
+
 TEST_F(TraceWords, TasksAreAveragesOverTheirPrompts) {
   const std::vector<std::string> words =
       Carriers({"--task", "opposites", "--n", "3", "--random", "2", "--seed", "5"});

@@ -228,6 +228,10 @@ TEST(HeadSplit, CountsHeadsByMagnitude) {
   EXPECT_EQ(CountForShare(values, 1.0), 4);
   EXPECT_EQ(CountNonzero(values), 4);
   EXPECT_EQ(CountForShare(std::vector<double>(3, 0.0), 0.8), 0);
+  // From the largest down the sum stays 1, below the total.
+  std::vector<double> uneven(10, 1e-16);
+  uneven.insert(uneven.end(), {1.0, 0.0, 0.0});
+  EXPECT_EQ(CountForShare(uneven, 1.0), 11);
 }
 
 TEST(HeadSplit, RefusesWhatIsNoPair) {
