@@ -8,8 +8,8 @@ namespace clearhead {
 namespace {
 
 // A pattern is believed to make a feature fire if it did so on this share of its places, with one
-// hit and one miss added to each: two of two are not yet enough, three of three are.
-constexpr double kReliable = 0.8;
+// hit and one miss added to each: four of four are not yet enough, five of five are.
+constexpr double kReliable = 0.85;
 
 double Believed(const LabelPattern& label) {
   return static_cast<double>(label.fired + 1) / static_cast<double>(label.seen + 2);

@@ -21,7 +21,7 @@ inline constexpr int kContextTokens = kContextBefore + 1 + kContextAfter;
 inline constexpr int kTopFirings = 6;        // strongest windows
 inline constexpr int kSampledFirings = 64;   // places drawn from all
 inline constexpr int kSampledContexts = 12;  // of these, with activations around them
-inline constexpr int kSampledPlaces = 256;   // that labels are made of
+inline constexpr int kSampledPlaces = 512;   // that labels are made of
 
 // The text in windows of one length (the last may be shorter), as use/evaluate.h cuts it.
 struct WindowedText {

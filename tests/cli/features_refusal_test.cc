@@ -93,7 +93,8 @@ TEST_F(FeaturesRefusal, OtherHooks) {
     const std::size_t begin = text.find(field.substr(0, field.find(':')));
     ASSERT_NE(begin, std::string::npos);
     text.replace(begin, text.find('\n', begin) - begin, field);
-    fs::copy(folder_ / "f", folder_ / "hook", fs::copy_options::overwrite_existing);
+    fs::remove_all(folder_ / "hook");
+    fs::copy(folder_ / "f", folder_ / "hook");
     WriteFile(folder_ / "hook/config.yaml", text);
   };
   with("feature_input_hook: hook_resid_pre");
