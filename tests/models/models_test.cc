@@ -194,7 +194,6 @@ INSTANTIATE_TEST_SUITE_P(Models, ShippedFeatures,
                            return text;
                          });
 
-<<<<<<< HEAD
 // The sentence of the paper, as in docs/results.md: the sparse model takes fewer heads, and these
 // are the ones that matter. Counts may move by a head where a CPU rounds differently.
 TEST(ShippedPair, TheSparseModelTakesFewerHeads) {
@@ -232,7 +231,8 @@ TEST(ShippedPair, TheSparseModelTakesFewerHeads) {
       EXPECT_NEAR(parts, model["edge"].get<double>(), 1e-3);
     }
   }
-=======
+}
+
 // What docs/features.md shows with the features that ship. Training them takes longer.
 TEST(ShippedModels, DocsAboutFeaturesRun) {
   const fs::path root = fs::path(CLEARHEAD_TEST_DATA) / ".." / "..";
@@ -251,7 +251,6 @@ TEST(ShippedModels, DocsAboutFeaturesRun) {
   }
   EXPECT_GE(ran, 8);
   EXPECT_TRUE(fs::exists(folder / "tale-index/index.safetensors"));
->>>>>>> 9dbe792 (Features eval leaves out what the files say; labels from more places; text that counts but is not quoted; tests of features index and show, of damaged features; what a feature is, in the docs)
 }
 
 TEST(ShippedModels, EachIsSmallAndTold) {
