@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The first byte chooses: any YAML; config.yaml of a good cross-layer transcoder or of a good set,
 // whole or with fields added; clt_cfg.json likewise; or the bytes of one of their weight files.
-// Input may be refused with Error; a transcoder that is read can be run, and comes back from what
-// is written of it.
+// Input may be refused with Error; a transcoder that is read can be run, and plain fields of YAML
+// come back from what is written of them.
 #include <unistd.h>
 
 #include <cstdint>

@@ -37,7 +37,7 @@ std::string KindText(const TranscoderConfig& c) {
                      c.reads == Tap::kLn2Normalized ? "ln2.hook_normalized" : "hook_resid_mid");
 }
 
-Json ToJson(const Judged& judged, bool all_positions) {
+Json ToJson(const Judged& judged) {
   const FeatureEval& e = judged.eval;
   Json layers = Json::array();
   for (std::size_t l = 0; l < e.layers.size(); ++l) {
@@ -60,7 +60,7 @@ Json ToJson(const Judged& judged, bool all_positions) {
           {"windows", e.windows},
           {"context", e.context},
           {"positions", e.positions},
-          {"first_position", all_positions ? "counted" : "left out"},
+          {"first_position", e.first_position},
           {"loss", e.loss},
           {"loss_replaced", e.loss_replaced},
           {"loss_errors_kept", e.loss_errors_kept},
@@ -80,12 +80,17 @@ std::string LayerLine(const std::string& name, double explained, double by_dimen
                      explained, by_dimension, l0, 100 * silent, error, output, loss);
 }
 
-std::string Table(const Judged& judged, bool all_positions) {
+std::string Table(const Judged& judged) {
   const FeatureEval& e = judged.eval;
+  const std::string left =
+      e.first_position == 0 ? ""
+      : e.first_position == 1
+          ? " (the first of a window is left as it is)"
+          : fmt::format(" (the first {} of a window are left as they are)", e.first_position);
   std::string text = fmt::format(
       "{} with {}: {}\n{} predictions in {} windows of at most {}, {} positions judged{}\n",
       judged.model, judged.features, KindText(judged.config), e.tokens, e.windows, e.context,
-      e.positions, all_positions ? "" : " (the first of a window is left as it is)");
+      e.positions, left);
   text += fmt::format("{:<6} {:>9} {:>9} {:>8} {:>8} {:>9} {:>9}  {}\n", "layer", "explained",
                       "by dim.", "L0", "silent %", "|error|", "|output|", "loss when replaced");
   for (std::size_t l = 0; l < e.layers.size(); ++l) {
@@ -156,12 +161,12 @@ void Run(const Options& options) {
   }
   if (options.common.json) {
     Json sets = Json::array();
-    for (const Judged& judged : all) sets.push_back(ToJson(judged, options.all_positions));
+    for (const Judged& judged : all) sets.push_back(ToJson(judged));
     return PrintJson({{"schema", "clearhead.features_eval.1"}, {"sets", sets}});
   }
   std::string text;
   for (const Judged& judged : all) {
-    text += (text.empty() ? "" : "\n") + Table(judged, options.all_positions);
+    text += (text.empty() ? "" : "\n") + Table(judged);
   }
   if (all.size() > 1) text += SideBySide(all);
   Print(text);
@@ -175,9 +180,9 @@ void AddFeaturesEval(CLI::App& features) {
       features, "eval",
       "How well features stand for the MLPs of a model: explained variance, active and silent "
       "features,\nand the model's loss with its MLPs replaced by the features, one layer alone and "
-      "all of them.\nThe first position of each window carries other magnitudes: it does not "
-      "count, "
-      "and keeps its MLP output.",
+      "all of them.\nPositions of a window that the features were not trained on (their files "
+      "say which; the\nfirst has other magnitudes than all others) do not count and keep their MLP "
+      "output.",
       "clearhead features eval tale tale-features --text book.txt --context 64 --tokens 20000",
       options, Run);
   command
@@ -192,7 +197,7 @@ void AddFeaturesEval(CLI::App& features) {
       ->add_option("--tokens", options->tokens, "Stop after this many predictions (default: all)")
       ->check(PositiveNumber());
   command->add_flag("--all-positions", options->all_positions,
-                    "Count and replace the first position of each window too");
+                    "Count and replace those positions too");
 }
 
 }  // namespace clearhead::cli

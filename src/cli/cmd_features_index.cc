@@ -25,13 +25,16 @@ namespace fs = std::filesystem;
 struct Options {
   CommonOptions common;
   std::string model, features, out, export_to;
-  std::vector<std::string> texts;
+  std::vector<std::string> texts, unquoted;
   std::int64_t context = 0, tokens = 0, check = 0, memory = 1024;
   bool resume = false;
 };
 
-std::vector<std::int32_t> ReadTexts(const Options& o, const Tokenizer& tokenizer) {
-  return EncodeFiles(tokenizer, std::vector<fs::path>(o.texts.begin(), o.texts.end()));
+// The texts, those that are not to be quoted last.
+std::vector<std::int32_t> ReadTexts(const Options& o, const Tokenizer& tokenizer, bool unquoted) {
+  std::vector<fs::path> paths(o.texts.begin(), o.texts.end());
+  if (unquoted) paths.insert(paths.end(), o.unquoted.begin(), o.unquoted.end());
+  return EncodeFiles(tokenizer, paths);
 }
 
 std::string SummaryLine(const char* what, const LabelCheckSummary& summary) {
@@ -46,7 +49,7 @@ void Check(const Options& o, const Model& model, const Transcoder& transcoder,
   if (o.texts.empty()) FailUsage("--check needs --text: a text that had no part in the index");
   const FeatureIndex index(folder);
   std::optional<Progress> bar;
-  const LabelCheck check = CheckLabels(model, transcoder, index, ReadTexts(o, tokenizer),
+  const LabelCheck check = CheckLabels(model, transcoder, index, ReadTexts(o, tokenizer, false),
                                        {.features = o.check,
                                         .seed = o.common.seed,
                                         .context = o.context,
@@ -81,12 +84,15 @@ void Check(const Options& o, const Model& model, const Transcoder& transcoder,
 
 Json Build(const Options& o, const Model& model, const Transcoder& transcoder,
            const Tokenizer& tokenizer, const fs::path& folder) {
-  const std::vector<std::int32_t> tokens = ReadTexts(o, tokenizer);
+  const std::vector<std::int32_t> tokens = ReadTexts(o, tokenizer, true);
+  const std::size_t quotable =
+      o.unquoted.empty() ? tokens.size() : ReadTexts(o, tokenizer, false).size();
   InterruptGuard interrupt;
   std::optional<Progress> bar;
   const BuiltIndex built = BuildIndex(model, transcoder, tokens,
                                       {.context = o.context,
                                        .max_tokens = o.tokens,
+                                       .quotable = static_cast<std::int64_t>(quotable),
                                        .vocabulary = tokenizer.vocabulary_size(),
                                        .memory = o.memory << 20,
                                        .resume = o.resume,
@@ -139,6 +145,9 @@ void Run(const Options& o) {
     FailUsage("give --text to make an index, or --check or --export to use the one that is there");
   }
   if (o.check > 0 && !o.export_to.empty()) FailUsage("give either --check or --export");
+  if (!o.unquoted.empty() && (o.check > 0 || o.texts.empty())) {
+    FailUsage("--unquoted goes with --text, to make an index");
+  }
   const Model model = LoadModel(model_path);
   const Transcoder transcoder = LoadTranscoder(features);
   CheckFits(transcoder, model);
@@ -178,6 +187,9 @@ void AddFeaturesIndex(CLI::App& features) {
   command->add_option("MODEL", o.model, "Folder or name of a model")->required();
   command->add_option("FEATURES", o.features, "Folder or name of its features")->required();
   command->add_option("--text", o.texts, "Text files, UTF-8; several are read one after another");
+  command->add_option(
+      "--unquoted", o.unquoted,
+      "Further text files that count too but are not quoted: no example shows them");
   command->add_option("--out", o.out,
                       "Folder for index.safetensors (default: that of the features)");
   command

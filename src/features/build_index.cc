@@ -78,6 +78,8 @@ class IndexRun {
       info_.windows += group.windows;
       info_.tokens += group.windows * (group.length - 1);
     }
+    const auto size = static_cast<std::int64_t>(text_.tokens.size());
+    quotable_ = options.quotable > 0 ? std::min(options.quotable, size) : size;
     const std::int64_t all = info_.layers * info_.features;
     per_slice_ = std::clamp<std::int64_t>(options.memory / TallyBytes(), 1, all);
     slices_ = (all + per_slice_ - 1) / per_slice_;
@@ -88,6 +90,7 @@ class IndexRun {
     }
     Json settings = ToJson(info_);
     settings["text_hash"] = fmt::format("{:016x}", hash);
+    settings["quotable"] = quotable_;
     settings["batch_tokens"] = options.batch_tokens;
     settings["features_per_slice"] = per_slice_;
     settings_ = ToText(settings, -1);
@@ -220,7 +223,7 @@ class IndexRun {
         if (part.layer != layer) continue;
         const SparseRows active =
             EncodePart(transcoder_, layer, part.first, part.count, group.windows * group.length, x);
-        AddGroup(part, active, group, text_, slice);
+        AddGroup(part, active, group, text_, quotable_, slice);
       }
     });
     Pass pass = PassOver(model_, group, {.sum_probabilities = false});
@@ -235,7 +238,7 @@ class IndexRun {
   std::vector<WindowGroup> groups_;
   std::size_t first_half_ = 0;
   WindowedText text_;
-  std::int64_t vocabulary_ = 0;
+  std::int64_t vocabulary_ = 0, quotable_ = 0;
   IndexInfo info_;
   std::int64_t per_slice_ = 0, slices_ = 0, total_ = 0, done_ = 0;
   std::string settings_;

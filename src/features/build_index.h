@@ -6,6 +6,9 @@
 // odd ones judge them (feature_labels.h). Position 0 of every window is left out: it has other
 // magnitudes than all others.
 //
+// Examples quote the text. Where a part of it may not be passed on, it comes last and counts, but
+// no example is taken from it (`quotable`); labels, runs of up to four tokens, may come from there.
+//
 // What is done is kept in the folder while it runs: a finished slice as a piece of the index, the
 // slice at hand as a checkpoint every few minutes. The result does not depend on where a run was
 // stopped and gone on with.
@@ -25,6 +28,7 @@ namespace clearhead {
 struct BuildIndexOptions {
   std::int64_t context = 0;          // 0: the model's positions
   std::int64_t max_tokens = 0;       // 0: all
+  std::int64_t quotable = 0;         // tokens at the front that examples may show; 0: all
   std::int64_t batch_tokens = 2048;  // tokens per pass
   std::int64_t vocabulary = 0;       // ids that may be listed: the tokenizer's; 0: the model's
   std::int64_t memory = std::int64_t{1} << 30;  // for tallies, in bytes

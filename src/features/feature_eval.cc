@@ -79,9 +79,9 @@ struct LayerSums {
 // Sees the MLP outputs right after the features' run has kept what it leaves of them.
 class SumOutputs final : public Hooks {
  public:
-  SumOutputs(const TranscoderConfig& config, bool all_positions)
+  SumOutputs(const TranscoderConfig& config, std::int64_t first_position)
       : sums_(static_cast<std::size_t>(config.layers), LayerSums(config.width, config.features)),
-        all_positions_(all_positions) {}
+        first_position_(first_position) {}
 
   void set_run(const FeatureRun* run) { run_ = run; }
   const std::vector<LayerSums>& sums() const { return sums_; }
@@ -92,7 +92,7 @@ class SumOutputs final : public Hooks {
     const auto layer = static_cast<std::size_t>(id.layer);
     const std::int64_t T = value.shape[1], C = value.shape[2], R = value.shape[0] * T;
     for (std::int64_t r = 0; r < R; ++r) {
-      if (!all_positions_ && r % T == 0) continue;
+      if (r % T < first_position_) continue;
       sums_[layer].Add(value.data + r * C, run_->values()[layer].error.data() + r * C);
       sums_[layer].AddFeatures(run_->active()[layer], r);
       if (layer == 0) ++positions_;
@@ -101,7 +101,7 @@ class SumOutputs final : public Hooks {
 
  private:
   std::vector<LayerSums> sums_;
-  bool all_positions_;
+  std::int64_t first_position_;
   const FeatureRun* run_ = nullptr;
   std::int64_t positions_ = 0;
 };
@@ -109,8 +109,8 @@ class SumOutputs final : public Hooks {
 // Every MLP output becomes its mean.
 class SetToMean final : public Hooks {
  public:
-  SetToMean(const std::vector<LayerSums>& sums, std::int64_t positions, bool all_positions)
-      : all_positions_(all_positions) {
+  SetToMean(const std::vector<LayerSums>& sums, std::int64_t positions, std::int64_t first_position)
+      : first_position_(first_position) {
     for (const LayerSums& layer : sums) {
       std::vector<float>& mean = means_.emplace_back(layer.y.size());
       for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -125,13 +125,13 @@ class SetToMean final : public Hooks {
     const std::vector<float>& mean = means_[static_cast<std::size_t>(id.layer)];
     const std::int64_t T = value.shape[1], C = value.shape[2], R = value.shape[0] * T;
     for (std::int64_t r = 0; r < R; ++r) {
-      if (all_positions_ || r % T != 0) std::copy(mean.begin(), mean.end(), value.data + r * C);
+      if (r % T >= first_position_) std::copy(mean.begin(), mean.end(), value.data + r * C);
     }
   }
 
  private:
   std::vector<std::vector<float>> means_;
-  bool all_positions_;
+  std::int64_t first_position_;
 };
 
 // The text again and again, with other hooks.
@@ -188,15 +188,16 @@ FeatureEval EvaluateFeatures(const Model& model, const Transcoder& transcoder,
   const auto start = std::chrono::steady_clock::now();
   const auto L = static_cast<std::size_t>(model.config.layers);
   Runs runs(model, tokens, options, model.config.layers + 4);
-  const bool leave_first = !options.all_positions;
-  if (leave_first && runs.plan().groups.front().length < 2) {
+  const std::int64_t first = options.all_positions ? 0 : transcoder.config.first_position;
+  if (runs.plan().groups.front().length <= first) {
     Fail(
-        "windows of one token have no position but the first, which does not count; give a longer "
-        "text or context, or count all positions");
+        "windows of {} have no position but the first {}, which these features were not trained "
+        "on; give a longer text or context, or count all positions",
+        runs.plan().groups.front().length, first);
   }
 
-  FeatureEval result;
-  SumOutputs sums(transcoder.config, options.all_positions);
+  FeatureEval result{.first_position = first};
+  SumOutputs sums(transcoder.config, first);
   FeatureRun reading(model, transcoder, {.keep_outputs = true}, &sums);
   sums.set_run(&reading);
   const Evaluation own = runs.Run(&reading);
@@ -210,13 +211,13 @@ FeatureEval EvaluateFeatures(const Model& model, const Transcoder& transcoder,
     FeatureRun run(model, transcoder,
                    {.replaced = std::move(replaced),
                     .keep_errors = keep_errors,
-                    .leave_first = leave_first,
+                    .first_position = first,
                     .keep_active = false});
     return runs.Run(&run).loss;
   };
   result.loss_replaced = loss(std::vector<bool>(L, true), false);
   result.loss_errors_kept = loss(std::vector<bool>(L, true), true);
-  SetToMean means(sums.sums(), sums.positions(), options.all_positions);
+  SetToMean means(sums.sums(), sums.positions(), first);
   result.loss_mean = runs.Run(&means).loss;
   for (std::size_t l = 0; l < L; ++l) {
     FeatureLayerEval& layer = result.layers.emplace_back(sums.sums()[l].Result(result.positions));

@@ -8,8 +8,9 @@
 //                                     flatter the plain figure
 //   L0                                features that fire at a position, on average
 //   silent                            share of features that never fire
-// Position 0 of a window carries other magnitudes and is left out of training: it does not count,
-// and keeps its MLP output when the others are replaced, unless all positions are asked for.
+// Positions of a window before the transcoder's first_position (0 has other magnitudes than all
+// others, and our training leaves it out) do not count and keep their MLP outputs when the others
+// are replaced, unless all positions are asked for.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +43,12 @@ struct FeatureLayerEval {
 struct FeatureEval {
   std::int64_t tokens = 0;  // predictions
   std::int64_t windows = 0, context = 0;
-  std::int64_t positions = 0;     // that count
-  double loss = 0.0;              // the model's own
-  double loss_replaced = 0.0;     // all MLPs replaced
-  double loss_errors_kept = 0.0;  // all replaced, what was left over added again: the model's own
-  double loss_mean = 0.0;         // all MLP outputs at their mean over the positions that count
+  std::int64_t first_position = 0;  // of a window that counts
+  std::int64_t positions = 0;       // that count
+  double loss = 0.0;                // the model's own
+  double loss_replaced = 0.0;       // all MLPs replaced
+  double loss_errors_kept = 0.0;    // all replaced, what was left over added again: the model's own
+  double loss_mean = 0.0;           // all MLP outputs at their mean over the positions that count
   double seconds = 0.0;
   std::vector<FeatureLayerEval> layers;
 

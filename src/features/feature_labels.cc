@@ -2,13 +2,14 @@
 #include "features/feature_labels.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace clearhead {
 namespace {
 
 // A pattern is believed to make a feature fire if it did so on this share of its places, with one
-// hit and one miss added to each: three of three are not yet enough, five of five are.
-constexpr double kReliable = 0.8;
+// hit and one miss added to each: four of four are not yet enough, five of five are.
+constexpr double kReliable = 0.85;
 
 double Believed(const LabelPattern& label) {
   return static_cast<double>(label.fired + 1) / static_cast<double>(label.seen + 2);
@@ -18,25 +19,26 @@ struct Counted {
   TokenPattern pattern;
   std::int64_t count = 0;  // of the sampled places
   double fired = 0.0;      // of all places, as the sample has it
+  double at_least = 0.0;   // of all places, one standard deviation of the sampling less
   std::int64_t seen = 0;
 };
 
 // How good a description of `share` of the feature's places is that is right with `precision`: the
 // harmonic mean in which precision counts double (F with beta one half).
 double Description(const Counted& c, double samples) {
-  const double precision = c.fired / (static_cast<double>(c.seen) + 1.0);
+  const double precision = c.at_least / (static_cast<double>(c.seen) + 1.0);
   const double share = static_cast<double>(c.count) / samples;
   return precision + share > 0.0 ? 1.25 * precision * share / (0.25 * precision + share) : 0.0;
 }
 
 // How surely it makes the feature fire, however few of its places it describes.
-double Sureness(const Counted& c) { return c.fired / (static_cast<double>(c.seen) + 3.0); }
+double Sureness(const Counted& c) { return c.at_least / (static_cast<double>(c.seen) + 3.0); }
 
 // Every run of tokens that ends at a sampled place, with the number of places.
 std::vector<Counted> PatternsOf(const FeatureTally& tally, const WindowedText& text) {
   std::vector<TokenPattern> all;
-  for (std::int32_t s = 0; s < tally.samples; ++s) {
-    const std::int64_t position = tally.sample[static_cast<std::size_t>(s)].position;
+  for (std::int32_t s = 0; s < tally.places; ++s) {
+    const std::int64_t position = tally.place[static_cast<std::size_t>(s)].position;
     for (int length = 1; length <= kPatternTokens; ++length) {
       const TokenPattern pattern = PatternAt(text, position, length);
       if (pattern.length == length) all.push_back(pattern);
@@ -74,7 +76,7 @@ FeatureLabel SilentAtFirst(const FeatureTally& tally, const WindowedText& text,
   const std::vector<Counted> patterns = PatternsOf(tally, text);
   const Counted& commonest = CommonestToken(patterns);
   LabelPattern label{.pattern = commonest.pattern};
-  if (tally.fired == tally.samples) {
+  if (tally.fired == tally.places) {
     label.seen = static_cast<std::uint32_t>(counts.Count(commonest.pattern));
     // No more than seen: a text of one group has no judging half.
     label.fired = std::min(static_cast<std::uint32_t>(commonest.count), label.seen);
@@ -115,11 +117,13 @@ LabelCandidates ProposeLabels(const FeatureTally& tally, std::span<const std::in
   LabelCandidates labels;
   if (tally.fired == 0) return labels;
   std::vector<Counted> patterns = PatternsOf(tally, text);
+  const double sampled = static_cast<double>(tally.places) / static_cast<double>(tally.fired);
   for (Counted& counted : patterns) {
     counted.seen = counts.Count(counted.pattern);
-    counted.fired = std::min(static_cast<double>(tally.fired) * static_cast<double>(counted.count) /
-                                 static_cast<double>(tally.samples),
-                             static_cast<double>(counted.seen));
+    const auto count = static_cast<double>(counted.count), seen = static_cast<double>(counted.seen);
+    counted.fired = std::min(count / sampled, seen);
+    counted.at_least =
+        std::min(std::max(0.0, count - std::sqrt(count * (1.0 - sampled))) / sampled, seen);
   }
   const auto is_exciting = [&](const TokenPattern& pattern) {
     return pattern.length == 1 &&
@@ -148,7 +152,7 @@ LabelCandidates ProposeLabels(const FeatureTally& tally, std::span<const std::in
     if (labels.count <= kLabelEmbeddings && counted.seen > 0) add(counted);
   }
   // One that describes much, one that is sure, in turn.
-  const auto samples = static_cast<double>(tally.samples);
+  const auto samples = static_cast<double>(tally.places);
   std::vector<Counted> sure = patterns;
   std::stable_sort(patterns.begin(), patterns.end(), [&](const Counted& a, const Counted& b) {
     return Description(a, samples) > Description(b, samples);

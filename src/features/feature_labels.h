@@ -15,7 +15,7 @@
 
 namespace clearhead {
 
-inline constexpr int kLabelCandidates = 32;  // of which at most
+inline constexpr int kLabelCandidates = 64;  // of which at most
 inline constexpr int kLabelEmbeddings = 4;   // come from the weights
 inline constexpr int kLabelPatterns = 3;     // that a label has at most
 

@@ -191,7 +191,7 @@ void FeatureRun::Write(std::int64_t layer, const TensorView<float>& value) {
   if (frozen) return WriteFrozen(layer, value);
   if (!Replaces(layer)) return AddDifferences(layer, value.data);
   for (std::int64_t r = 0; r < R; ++r) {
-    const bool keeps = options_.keep_errors || (options_.leave_first && first_ + r % T == 0);
+    const bool keeps = options_.keep_errors || first_ + r % T < options_.first_position;
     for (std::int64_t i = r * C; i < (r + 1) * C; ++i) {
       value.data[i] = keeps ? own[i] + error[i] : own[i];
     }

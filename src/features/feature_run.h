@@ -23,8 +23,8 @@ struct FeatureRunOptions {
   std::vector<bool> replaced = {};
   // What the reconstruction leaves over of the MLP's output is added to it again.
   bool keep_errors = false;
-  // Position 0 keeps its MLP outputs: training leaves it out.
-  bool leave_first = false;
+  // Positions before this one keep their MLP outputs: training left them out.
+  std::int64_t first_position = 0;
   std::vector<FeatureIntervention> interventions = {};
   const FrozenRun* frozen = nullptr;
   bool keep_active = true;    // what fires in every layer, also where nothing is replaced

@@ -59,7 +59,8 @@ bool Stronger(const TopFiring& a, const TopFiring& b) {
   return a.value != b.value ? a.value > b.value : a.position < b.position;
 }
 
-bool Before(const SampledFiring& a, const SampledFiring& b) {
+template <typename Sampled>
+bool Before(const Sampled& a, const Sampled& b) {
   return a.key != b.key ? a.key < b.key : a.position < b.position;
 }
 
@@ -87,14 +88,25 @@ void AddTop(const TopFiring& firing, const WindowFirings& f, std::int64_t at, Fe
 void AddSample(const SampledFiring& firing, const WindowFirings& f, std::int64_t at,
                FeatureTally* t) {
   if (t->samples == kSampledFirings && !Before(firing, t->sample.back())) return;
-  const auto place = static_cast<std::int32_t>(
-      std::upper_bound(t->sample.begin(), t->sample.begin() + t->samples, firing, Before) -
-      t->sample.begin());
+  const auto place =
+      static_cast<std::int32_t>(std::upper_bound(t->sample.begin(), t->sample.begin() + t->samples,
+                                                 firing, Before<SampledFiring>) -
+                                t->sample.begin());
   InsertAt(&t->sample, t->samples, place, firing);
   if (place < kSampledContexts) {
     InsertAt(&t->sample_contexts, std::min(t->samples, kSampledContexts), place, ContextAt(f, at));
   }
   t->samples = std::min(t->samples + 1, kSampledFirings);
+}
+
+void AddPlace(const SampledPlace& place, FeatureTally* t) {
+  if (t->places == kSampledPlaces && !Before(place, t->place.back())) return;
+  const auto at =
+      static_cast<std::int32_t>(std::upper_bound(t->place.begin(), t->place.begin() + t->places,
+                                                 place, Before<SampledPlace>) -
+                                t->place.begin());
+  InsertAt(&t->place, t->places, at, place);
+  t->places = std::min(t->places + 1, kSampledPlaces);
 }
 
 }  // namespace
@@ -127,9 +139,11 @@ void AddWindow(const WindowFirings& f, const WindowedText& text, FeatureTally* t
         HashCoordinates(kSampleSeed, {static_cast<std::uint64_t>(f.feature.layer),
                                       static_cast<std::uint64_t>(f.feature.feature),
                                       static_cast<std::uint64_t>(position)});
-    AddSample({static_cast<std::uint32_t>(hash >> 32), value, position}, f, i, tally);
+    const auto key = static_cast<std::uint32_t>(hash >> 32);
+    AddPlace({key, static_cast<std::uint32_t>(position)}, tally);
+    if (f.quotable) AddSample({key, value, position}, f, i, tally);
   }
-  if (peak < 0) return;
+  if (peak < 0 || !f.quotable) return;
   const std::int64_t position = f.start + f.columns->row[peak] - f.first_row;
   const float value = f.rows->value[f.columns->entry[peak]];
   // Most windows of a common feature are far below its strongest: no need to read their text.

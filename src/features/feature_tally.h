@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What is kept of one feature while a text passes by: counts, a histogram, its strongest places and
-// a fair sample of all its places. Everything has a fixed size, and nothing but the last digits of
-// the mean depends on the order in which windows come.
+// fair samples of all its places. Everything has a fixed size, and nothing but the last digits of
+// the mean depends on the order in which windows come. Text that may not be quoted counts, but
+// gives no examples.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@ inline constexpr int kContextTokens = kContextBefore + 1 + kContextAfter;
 inline constexpr int kTopFirings = 6;        // strongest windows
 inline constexpr int kSampledFirings = 64;   // places drawn from all
 inline constexpr int kSampledContexts = 12;  // of these, with activations around them
+inline constexpr int kSampledPlaces = 512;   // that labels are made of
 
 // The text in windows of one length (the last may be shorter), as use/evaluate.h cuts it.
 struct WindowedText {
@@ -45,6 +47,11 @@ struct SampledFiring {
   std::int64_t position = 0;
 };
 
+// As a SampledFiring, of any text. Labels need more places than examples.
+struct SampledPlace {
+  std::uint32_t key = 0, position = 0;
+};
+
 struct FeatureTally {
   std::int64_t fired = 0;
   double sum = 0.0;
@@ -53,11 +60,12 @@ struct FeatureTally {
   // the result is that of a second look at all values. Values below 0 (top-k) are in the first.
   std::int32_t exponent = -126;
   std::array<std::uint32_t, kHistogramBins> bins = {};
-  std::int32_t tops = 0, samples = 0;
+  std::int32_t tops = 0, samples = 0, places = 0;
   std::array<TopFiring, kTopFirings> top = {};  // strongest first
   std::array<FiringContext, kTopFirings> top_contexts = {};
   std::array<SampledFiring, kSampledFirings> sample = {};  // smallest key first
   std::array<FiringContext, kSampledContexts> sample_contexts = {};
+  std::array<SampledPlace, kSampledPlaces> place = {};  // smallest key first
 
   float bin_width() const;
 };
@@ -71,6 +79,7 @@ struct WindowFirings {
   const SparseColumns* columns;
   std::int64_t first, last;
   std::int64_t first_row, start;
+  bool quotable = true;  // may be an example
 };
 void AddWindow(const WindowFirings& firings, const WindowedText& text, FeatureTally* tally);
 

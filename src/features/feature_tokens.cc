@@ -2,6 +2,7 @@
 #include "features/feature_tokens.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/threads.h"
@@ -108,7 +109,7 @@ std::vector<FeatureTokens> TokensOfFeatures(const Model& model, const Transcoder
     const std::int64_t size = std::min(kFeatureBlock, count - begin);
     std::vector<BestTokens> promoted(static_cast<std::size_t>(size)), suppressed = promoted,
                                                                       exciting = promoted;
-    std::vector<double> sums(static_cast<std::size_t>(size));
+    std::vector<double> sums(static_cast<std::size_t>(size)), excitement = sums;
     const Buffer<float> written = WrittenThroughNorm(model, transcoder, layer, first + begin, size);
     ScoreTokens(
         written.data(), size, V,
@@ -133,10 +134,16 @@ std::vector<FeatureTokens> TokensOfFeatures(const Model& model, const Transcoder
           multiply(MakeLinear(Weight(x.data()), nullptr, C, number, Order::kOutIn));
         },
         [&](std::int64_t f, std::int64_t token, float score) {
-          exciting[static_cast<std::size_t>(f)].Add({static_cast<std::int32_t>(token), score});
+          const auto at = static_cast<std::size_t>(f);
+          excitement[at] += score;
+          exciting[at].Add({static_cast<std::int32_t>(token), score});
         });
     for (std::int64_t f = 0; f < size; ++f) {
       const auto at = static_cast<std::size_t>(f);
+      if (!std::isfinite(sums[at]) || !std::isfinite(excitement[at])) {
+        Fail("L{}F{} {} values that are not finite numbers: its weights are damaged", layer,
+             first + begin + f, std::isfinite(sums[at]) ? "reads" : "writes");
+      }
       const auto mean = static_cast<float>(sums[at] / static_cast<double>(V));
       FeatureTokens& out = result[static_cast<std::size_t>(begin + f)];
       out = {promoted[at].list, suppressed[at].list, exciting[at].list};

@@ -102,7 +102,8 @@ bool IsWhole(const FeatureTally& tally, std::int64_t tokens) {
   };
   return tally.fired >= tally.samples && tally.exponent >= -126 && tally.exponent <= 127 &&
          inside(tally.top, tally.tops, kTopFirings) &&
-         inside(tally.sample, tally.samples, kSampledFirings);
+         inside(tally.sample, tally.samples, kSampledFirings) &&
+         inside(tally.place, tally.places, kSampledPlaces);
 }
 
 bool IsWhole(const LabelCandidates& labels) {
@@ -135,7 +136,7 @@ std::vector<SliceLayer> LayersOf(const IndexSlice& slice, std::int64_t features)
 }
 
 void AddGroup(const SliceLayer& part, const SparseRows& active, const WindowGroup& group,
-              const WindowedText& text, IndexSlice* slice) {
+              const WindowedText& text, std::int64_t quotable, IndexSlice* slice) {
   SparseColumns columns;
   ByColumn(active, part.count, columns);
   ParallelFor((part.count + kShare - 1) / kShare, [&](std::int64_t share) {
@@ -148,6 +149,7 @@ void AddGroup(const SliceLayer& part, const SparseRows& active, const WindowGrou
         WindowFirings firings{.feature = id, .rows = &active, .columns = &columns, .first = i};
         firings.first_row = window * group.length;
         firings.start = group.first + window * group.length;
+        firings.quotable = firings.start + group.length <= quotable;
         while (i < columns.begin[f + 1] && columns.row[i] / group.length == window) {
           const std::int64_t offset = columns.row[i++] - firings.first_row;
           if (offset == 0 || slice->labels.empty()) continue;

@@ -35,8 +35,9 @@ struct SliceLayer {
 // The layers that a slice has a part of.
 std::vector<SliceLayer> LayersOf(const IndexSlice& slice, std::int64_t features);
 
+// Windows that end behind the first `quotable` tokens give no examples.
 void AddGroup(const SliceLayer& part, const SparseRows& active, const WindowGroup& group,
-              const WindowedText& text, IndexSlice* slice);
+              const WindowedText& text, std::int64_t quotable, IndexSlice* slice);
 
 // Candidates from the half of the text that has passed by, whose places `counts` has.
 void Propose(const WindowedText& text, const SuffixCounts& counts, IndexSlice* slice);

@@ -21,6 +21,7 @@ class FeaturesEval : public testing::Test {
     WriteFile(folder_ / "text", SmallText());
     transcoder_ = RandomTranscoder(model_.config, TranscoderKind::kCrossLayer, 40, 3);
     transcoder_.config.model_hash = fmt::format("{:016x}", WeightsFingerprint(model_));
+    transcoder_.config.first_position = 1;
     SaveTranscoder(transcoder_, folder_ / "clt", DType::kF32);
     SaveTranscoder(RandomTranscoder(model_.config, TranscoderKind::kPerLayer, 24, 4),
                    folder_ / "plt", DType::kBF16);
@@ -51,7 +52,7 @@ TEST_F(FeaturesEval, PrintsWhatTheLibrarySays) {
   EXPECT_EQ(set["tokens"], 100);
   EXPECT_EQ(set["windows"], 7);
   EXPECT_EQ(set["positions"], 93);
-  EXPECT_EQ(set["first_position"], "left out");
+  EXPECT_EQ(set["first_position"], 1);
   EXPECT_NEAR(set["loss"].get<double>(), expected.loss, 1e-5);
   EXPECT_NEAR(set["loss_replaced"].get<double>(), expected.loss_replaced, 1e-4);
   EXPECT_NEAR(set["loss_errors_kept"].get<double>(), set["loss"].get<double>(), 1e-5);
@@ -63,7 +64,19 @@ TEST_F(FeaturesEval, PrintsWhatTheLibrarySays) {
   EXPECT_NEAR(set["layers"][1]["l0"].get<double>(), expected.layers[1].l0, 0.05);
   std::vector<std::string> all = Command({at("m"), at("clt")});
   all.emplace_back("--all-positions");
-  EXPECT_EQ(SucceedJson(all)["sets"][0]["positions"], 100);
+  const Json counted = SucceedJson(all);
+  EXPECT_EQ(counted["sets"][0]["positions"], 100);
+  EXPECT_EQ(counted["sets"][0]["first_position"], 0);
+  // Files that leave none out, or more than one.
+  EXPECT_EQ(SucceedJson(Command({at("m"), at("plt")}))["sets"][0]["positions"], 100);
+  transcoder_.config.first_position = 3;
+  SaveTranscoder(transcoder_, folder_ / "late", DType::kF32);
+  const Json late = SucceedJson(Command({at("m"), at("late")}));
+  EXPECT_EQ(late["sets"][0]["positions"], 100 - 7 * 3);
+  EXPECT_EQ(late["sets"][0]["first_position"], 3);
+  EXPECT_NE(late["sets"][0]["loss_replaced"], set["loss_replaced"]);
+  EXPECT_THAT(Succeed(Command({at("m"), at("late")})).out,
+              HasSubstr("the first 3 of a window are left as they are"));
 }
 
 TEST_F(FeaturesEval, PeopleSeeATableAndPairsSideBySide) {
@@ -74,6 +87,22 @@ TEST_F(FeaturesEval, PeopleSeeATableAndPairsSideBySide) {
   const std::string two = Succeed(Command({at("m"), at("clt"), at("m"), at("plt")})).out;
   EXPECT_THAT(two, HasSubstr("per-layer (plt), 2 layers of 24 features"));
   EXPECT_THAT(two, HasSubstr(at("m") + " : " + at("plt")));
+  // The pairs of one command are those of two.
+  const Json both = SucceedJson(Command({at("m"), at("clt"), at("m"), at("plt")}));
+  ASSERT_EQ(both["sets"].size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string name = i == 0 ? "clt" : "plt";
+    Json alone = SucceedJson(Command({at("m"), at(name)}))["sets"][0], set = both["sets"][i];
+    for (Json* json : {&alone, &set}) json->erase("seconds");
+    EXPECT_EQ(set, alone);
+    EXPECT_EQ(set["features"], at(name));
+    // In the last lines of the table too, in this order.
+    const std::string line = fmt::format("{} : {}", at("m"), at(name));
+    const std::size_t place = two.find(line);
+    ASSERT_NE(place, std::string::npos);
+    EXPECT_THAT(two.substr(place, two.find('\n', place) - place),
+                HasSubstr(fmt::format("{:.4f}", set["loss_replaced"].get<double>())));
+  }
 }
 
 TEST_F(FeaturesEval, RefusesWhatDoesNotFit) {

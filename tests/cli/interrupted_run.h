@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Runs that train, stopped in the middle from outside.
+// Long runs, stopped in the middle from outside.
 #pragma once
+
+#include <functional>
+#include <utility>
 
 #include "cli/program.h"
 #include "train/metrics_log.h"
 
 namespace clearhead {
 
-// Starts the program and sends it `signal` once the metrics in `out` have `lines` lines; returns
-// the exit code.
-inline int RunAndSignal(std::vector<std::string> arguments, const std::filesystem::path& out,
-                        int lines, int signal) {
+// Starts the program and sends it `signal` once `is_ready` says so; returns the exit code.
+inline int RunAndSignalWhen(std::vector<std::string> arguments,
+                            const std::function<bool()>& is_ready, int signal) {
   arguments.insert(arguments.begin(), CLEARHEAD_PROGRAM);
   std::vector<char*> argv;
   for (std::string& word : arguments) argv.push_back(word.data());
@@ -27,8 +29,7 @@ inline int RunAndSignal(std::vector<std::string> arguments, const std::filesyste
   while (true) {
     EXPECT_LT(std::chrono::steady_clock::now(), deadline);
     if (std::chrono::steady_clock::now() > deadline) signal = SIGKILL;
-    const bool ready = std::filesystem::exists(out / "metrics.jsonl") &&
-                       static_cast<int>(ReadMetrics(out / "metrics.jsonl").size()) >= lines;
+    const bool ready = is_ready();
     if (ready || signal == SIGKILL) {
       if (ready) ::kill(process, signal);
       if (::waitpid(process, &status, ready ? 0 : WNOHANG) != 0) break;
@@ -37,6 +38,16 @@ inline int RunAndSignal(std::vector<std::string> arguments, const std::filesyste
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// A training run, once the metrics in `out` have `lines` lines.
+inline int RunAndSignal(std::vector<std::string> arguments, const std::filesystem::path& out,
+                        int lines, int signal) {
+  const auto ready = [&] {
+    return std::filesystem::exists(out / "metrics.jsonl") &&
+           static_cast<int>(ReadMetrics(out / "metrics.jsonl").size()) >= lines;
+  };
+  return RunAndSignalWhen(std::move(arguments), ready, signal);
 }
 
 }  // namespace clearhead

@@ -328,6 +328,43 @@ TEST(BuildIndex, NeitherThreadsNorSlicesNorStopsChangeIt) {
   }
 }
 
+// Text that is not to be quoted counts as any other, but is not in the file.
+TEST(BuildIndex, SomeTextIsNotQuoted) {
+  Case c = MakeCase(OddConfig());
+  const std::int32_t V = static_cast<std::int32_t>(c.model.config.vocabulary);
+  // Tokens of the second part are none of the first: the first third of the vocabulary.
+  constexpr std::size_t kQuoted = 300;
+  for (std::size_t i = 0; i < c.ids.size(); ++i) {
+    c.ids[i] = i < kQuoted ? c.ids[i] % (V / 3) : V / 3 + c.ids[i] % (V - V / 3);
+  }
+  BuildIndexOptions options = SmallOptions();
+  const TemporaryFolder all, some;
+  BuildIndex(c.model, c.transcoder, c.ids, options, all.path());
+  options.quotable = kQuoted;
+  BuildIndex(c.model, c.transcoder, c.ids, options, some.path());
+  const FeatureIndex whole(all.path()), part(some.path());
+  const SafetensorsFile file(some / kIndexFileName);
+  for (const std::byte* id = file.Get("tokens").bytes.data();
+       id < file.Get("tokens").bytes.data() + file.Get("tokens").bytes.size(); id += 2) {
+    EXPECT_LT(std::to_integer<int>(id[0]) + 256 * std::to_integer<int>(id[1]), V / 3);
+  }
+  std::int64_t examples = 0, without = 0;
+  for (std::int64_t i = 0; i < 74; ++i) {
+    const FeatureFacts a = whole.Read({i / 37, i % 37}), b = part.Read({i / 37, i % 37});
+    EXPECT_EQ(a.fired, b.fired);
+    EXPECT_EQ(a.histogram, b.histogram);
+    EXPECT_EQ(a.label.kind, b.label.kind);
+    ASSERT_EQ(a.label.patterns.size(), b.label.patterns.size());
+    for (std::size_t p = 0; p < a.label.patterns.size(); ++p) {
+      EXPECT_EQ(a.label.patterns[p].pattern, b.label.patterns[p].pattern);
+    }
+    examples += static_cast<std::int64_t>(b.examples.size());
+    without += b.fired > 0 && b.examples.size() < a.examples.size() ? 1 : 0;
+  }
+  EXPECT_GT(examples, 50);
+  EXPECT_GT(without, 5);
+}
+
 TEST(BuildIndex, RefusesOtherRunsAndModels) {
   const Case c = MakeCase(OddConfig());
   const TemporaryFolder folder;

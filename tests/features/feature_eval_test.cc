@@ -35,7 +35,7 @@ double SlowLoss(const Model& model, const std::vector<std::int32_t>& tokens, std
       inputs.push_back(run.taps.at({reads, l}).values);
       std::vector<float> own = run.taps.at({Tap::kMlpOut, l}).values, changed = own;
       change(l, inputs, changed);
-      std::copy(own.begin(), own.begin() + first * C, changed.begin());
+      std::copy(own.begin(), own.begin() + std::min(first, T) * C, changed.begin());
       interventions.push_back({.tap = {Tap::kMlpOut, l},
                                .change = Change::kSet,
                                .values = changed,
@@ -55,18 +55,22 @@ double SlowLoss(const Model& model, const std::vector<std::int32_t>& tokens, std
 TEST(FeatureEval, FollowsTheDefinitions) {
   for (const ModelConfig& config : {GatedConfig(), FamilyConfig("olmo2", false)}) {
     for (const TranscoderKind kind : {TranscoderKind::kCrossLayer, TranscoderKind::kPerLayer}) {
-      for (const bool all_positions : {false, true}) {
+      for (const std::int64_t first : {0, 1, 2}) {
         SCOPED_TRACE(NameOf(config));
         const Model model = LivelyModel(config, 5);
-        const Transcoder transcoder = RandomTranscoder(config, kind, 21, 6);
+        Transcoder transcoder = RandomTranscoder(config, kind, 21, 6);
+        // What its files say, unless all positions are asked for.
+        const bool all_positions = first == 0;
+        transcoder.config.first_position = all_positions ? 2 : first;
         const Tap reads = transcoder.config.reads;
         const std::vector<std::int32_t> tokens = RandomIds(config, 38, 7);
-        const std::int64_t context = 9, first = all_positions ? 0 : 1, C = config.width;
+        const std::int64_t context = 9, C = config.width;
         const FeatureEval eval = EvaluateFeatures(
             model, transcoder, tokens, {.context = context, .all_positions = all_positions});
         EXPECT_EQ(eval.tokens, 37);
         EXPECT_EQ(eval.windows, 5);
-        EXPECT_EQ(eval.positions, all_positions ? 37 : 32);
+        EXPECT_EQ(eval.first_position, first);
+        EXPECT_EQ(eval.positions, first == 0 ? 37 : first == 1 ? 32 : 28);  // the last has one
 
         // Every layer's outputs, errors and features, where they count.
         std::vector<std::vector<double>> y(2), e(2);
@@ -195,7 +199,8 @@ TEST(FeatureEval, TheMlpsThemselvesArePerfect) {
 
 TEST(FeatureEval, RefusesWhatItCannotJudge) {
   const Model model = LivelyModel(OddConfig(), 3);
-  const Transcoder transcoder = RandomTranscoder(model.config, TranscoderKind::kCrossLayer, 8, 1);
+  Transcoder transcoder = RandomTranscoder(model.config, TranscoderKind::kCrossLayer, 8, 1);
+  transcoder.config.first_position = 1;
   const auto eval = [&](const std::vector<std::int32_t>& tokens, FeatureEvalOptions options) {
     return [&transcoder, &model, tokens, options] {
       EvaluateFeatures(model, transcoder, tokens, options);

@@ -51,7 +51,7 @@ class LabelTest : public testing::Test {
           }
           active.begin.push_back(active.size());
         }
-        AddGroup(part, active, {w, w * kWindow, 1, kWindow}, text_, &slice);
+        AddGroup(part, active, {w, w * kWindow, 1, kWindow}, text_, kWindow * kWindows, &slice);
       }
       if (half == 0) Propose(text_, SuffixCounts(text_, places[0]), &slice);
     }

@@ -153,9 +153,9 @@ TEST_P(FeatureRunTest, ReplacedOutputsAreTheReconstructions) {
   for (std::int64_t l = 0; l < model_.config.layers; ++l) {
     taps.insert(taps.end(), {{Tap::kMlpOut, l}, {transcoder_.config.reads, l}});
   }
-  for (const bool leave_first : {false, true}) {
+  for (const std::int64_t first : {0, 1, 3}) {
     Recorder recorder(taps, {}, {});
-    FeatureRun run(model_, transcoder_, {.replaced = all_, .leave_first = leave_first}, &recorder);
+    FeatureRun run(model_, transcoder_, {.replaced = all_, .first_position = first}, &recorder);
     const std::vector<float> replaced = Logits(model_, prompt.ids, &run);
     EXPECT_GT(MaxAbsDifference(replaced, own), 0.1);
     std::vector<SparseRows> active;
@@ -165,12 +165,12 @@ TEST_P(FeatureRunTest, ReplacedOutputsAreTheReconstructions) {
       active.push_back(Encode(transcoder_, l, prompt.length, x.data()));
       std::vector<float> expected(static_cast<std::size_t>(y.size()));
       Reconstruct(transcoder_, l, prompt.length, active, x.data(), expected.data());
-      const auto from = static_cast<std::size_t>(leave_first ? model_.config.width : 0);
+      const auto from = static_cast<std::size_t>(first * model_.config.width);
       EXPECT_LE(MaxAbsDifference(std::span(y.data(), expected.size()).subspan(from),
                                  std::span(expected).subspan(from)),
                 0.0);
     }
-    if (!leave_first) continue;
+    if (first == 0) continue;
     // Position 0 sees nothing but itself: its logits stay.
     const auto V = static_cast<std::size_t>(model_.config.vocabulary);
     EXPECT_LE(MaxAbsDifference(std::span(replaced).first(V), std::span(own).first(V)), 1e-5);

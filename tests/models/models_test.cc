@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/docs_commands.h"
 #include "cli/program.h"
 #include "core/error.h"
 #include "support/conditions.h"
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 constexpr double kLossTolerance = 0.002;  // nats: other CPUs sum in another order, gates may flip
 constexpr double kEdgeTolerance = 0.0001;
 constexpr double kFeatureTolerance = 0.005;  // nats: a feature near its threshold may flip too
+constexpr double kLabelTolerance = 0.01;     // of the share of places on which labels are right
 const fs::path kModels = CLEARHEAD_MODELS_FOLDER;
 
 bool Updating() { return std::getenv("CLEARHEAD_UPDATE_FIGURES") != nullptr; }
@@ -148,27 +150,38 @@ INSTANTIATE_TEST_SUITE_P(Models, ShippedModel,
                          });
 
 // Features have figures too: {"model": "tale", "text": {"tasks": ...} or {"file": ...},
-// "loss_replaced": ...}, the loss with all MLPs replaced, which may be at most 0.15 nats above the
-// model's own.
+// "loss_replaced": ..., "reliable_labels": ...}: the loss with all MLPs replaced, which may be at
+// most 0.15 nats above the model's own, and how far labels hold on a text that is not the index's.
 class ShippedFeatures : public testing::TestWithParam<const char*> {};
 
 TEST_P(ShippedFeatures, MeetTheirFigures) {
   const fs::path features = kModels / GetParam();
   ASSERT_TRUE(fs::exists(features / "config.yaml")) << features << " is missing";
   Json figures = ReadJsonFile(features / "figures.json");
-  double difference = 0.0, above = 0.0;
+  double difference = 0.0, above = 0.0, labels = 0.0;
   for (Json& text : figures["texts"]) {
     const TemporaryFolder folder;
+    const fs::path file = TextFile(folder, text);
     const Json measured =
         SucceedJson(UnderThreads({"features", "eval", kModels / figures["model"].get<std::string>(),
-                                  features, "--text", TextFile(folder, text)}))["sets"][0];
+                                  features, "--text", file}))["sets"][0];
     if (Updating()) text["loss_replaced"] = Rounded(measured["loss_replaced"]);
     const auto replaced = measured["loss_replaced"].get<double>();
     difference = std::max(difference, std::abs(replaced - text["loss_replaced"].get<double>()));
     above = std::max(above, replaced - measured["loss"].get<double>());
     EXPECT_NEAR(measured["loss_errors_kept"].get<double>(), measured["loss"].get<double>(), 1e-4);
+    // On what share of their places labels that are called reliable make their feature fire.
+    const Json fires = SucceedJson(
+        UnderThreads({"features", "index", kModels / figures["model"].get<std::string>(), features,
+                      "--check", "2000", "--text", file}))["kinds"]["fires"];
+    if (Updating()) text["reliable_labels"] = Rounded(fires["share"]);
+    labels = std::max(
+        labels, std::abs(fires["share"].get<double>() - text["reliable_labels"].get<double>()));
+    EXPECT_GE(fires["share"].get<double>(), 0.85);
+    EXPECT_GE(fires["seen"].get<int>(), 200);
   }
   if (Updating()) WriteJsonFile(features / "figures.json", figures);
+  ExpectAtMost("label-share-difference", labels, {.limit = kLabelTolerance, .stated = 0.5});
   ExpectAtMost("loss-difference", difference, {.limit = kFeatureTolerance, .stated = 0.5});
   ExpectAtMost("above-the-model", above, {.limit = 0.15, .stated = 0.1});
 }
@@ -218,6 +231,26 @@ TEST(ShippedPair, TheSparseModelTakesFewerHeads) {
       EXPECT_NEAR(parts, model["edge"].get<double>(), 1e-3);
     }
   }
+}
+
+// What docs/features.md shows with the features that ship. Training them takes longer.
+TEST(ShippedModels, DocsAboutFeaturesRun) {
+  const fs::path root = fs::path(CLEARHEAD_TEST_DATA) / ".." / "..";
+  const TemporaryFolder folder;
+  for (const char* name : {"book.txt", "valid.txt"}) {
+    fs::copy_file(fs::path(CLEARHEAD_TEST_DATA) / "prose.txt", folder / name);
+  }
+  int ran = 0;
+  for (const std::string& line : CommandsOf(root / "docs" / "features.md")) {
+    SCOPED_TRACE(line);
+    std::vector<std::string> words = Words(line);
+    words.erase(words.begin());
+    if (words[1] == "train") continue;
+    Succeed(words, {.folder = folder.path()});
+    ++ran;
+  }
+  EXPECT_GE(ran, 8);
+  EXPECT_TRUE(fs::exists(folder / "tale-index/index.safetensors"));
 }
 
 TEST(ShippedModels, EachIsSmallAndTold) {
