@@ -114,11 +114,6 @@ Vocabulary ReadTokenizerBin(NamedText file) {
     } else {
       const std::string_view name = WithoutLineEnds(bytes);
       vocabulary.tokens.Add(name.empty() ? bytes : name);
-      // In a text these names are the tokens, as in Llama's other tokenizer files.
-      if (id == kBegin || id == kEnd) {
-        vocabulary.added.push_back(
-            {.content = std::string(vocabulary.tokens.Bytes(id)), .id = id, .special = true});
-      }
     }
   }
   if (vocabulary.tokens.size() < kFirstPiece) {

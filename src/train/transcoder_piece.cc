@@ -22,15 +22,40 @@ void KeepAbove(const SparseRows& from, const std::vector<float>& threshold, Spar
   }
 }
 
+// Appends a row: of the silent features the `count` with the largest pre-activations, if positive.
+// `bias` may be null: then the pre-activations have it already.
+void SelectSilent(const std::vector<std::int32_t>& silent, std::int64_t count, const float* pre,
+                  const float* bias, SparseRows& out) {
+  const auto value = [&](std::int32_t f) { return bias == nullptr ? pre[f] : pre[f] + bias[f]; };
+  std::vector<std::int32_t> order = silent;
+  const auto kept =
+      static_cast<std::ptrdiff_t>(std::min(count, static_cast<std::int64_t>(order.size())));
+  std::nth_element(order.begin(), order.begin() + kept, order.end(),
+                   [&](std::int32_t a, std::int32_t b) {
+                     return value(a) != value(b) ? value(a) > value(b) : a < b;
+                   });
+  order.resize(static_cast<std::size_t>(kept));
+  std::sort(order.begin(), order.end());
+  for (const std::int32_t f : order) {
+    if (value(f) <= 0.0f) continue;
+    out.column.push_back(f);
+    out.value.push_back(value(f));
+  }
+  out.begin.push_back(out.size());
+}
+
 }  // namespace
 
 void EncodeRows(std::int64_t rows, std::int64_t C, std::int64_t F, TableOf<const float> x,
                 const TranscoderTensors& w, float* pre) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::copy(w.encoder_bias, w.encoder_bias + F, pre + r * F);
-  }
   Gemm({rows, F, C}, {x.data, x.stride}, {w.encoder, C, Op::kTranspose}, pre, F,
-       /*accumulate=*/true);
+       /*accumulate=*/false);
+}
+
+void AddBias(std::int64_t rows, std::int64_t F, const TranscoderTensors& w, float* pre) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t f = 0; f < F; ++f) pre[r * F + f] += w.encoder_bias[f];
+  }
 }
 
 void Clear(SparseRows& rows) {
@@ -39,51 +64,39 @@ void Clear(SparseRows& rows) {
   rows.value.clear();
 }
 
-// What fires in a piece, layer by layer while its pre-activations are in the cache.
+// What fires in a piece, layer by layer while its pre-activations are in the cache. Biases are
+// added to the few that are kept: the thresholds are moved instead.
 void TranscoderStep::EncodePiece(const TranscoderRows& batch,
                                  const std::vector<TranscoderTensors>& weights, Piece& piece) {
   const std::int64_t C = shape_.width, F = shape_.features;
   static thread_local Buffer<float> scratch;  // of the layer at hand: one per thread stays in cache
   if (scratch.size() < piece.rows * F) scratch = Buffer<float>(piece.rows * F);
   float* pre = scratch.data();
-  const bool jump = options_.rule == FiringRule::kJumpRelu;
+  const bool jump = options_.rule == FiringRule::kJumpRelu && backward_;
   for (std::int64_t l = 0; l < shape_.layers; ++l) {
     const auto at = static_cast<std::size_t>(l);
-    const std::vector<float>& threshold = threshold_[at];
+    const float* bias = weights[at].encoder_bias;
     EncodeRows(piece.rows, C, F, {batch.x[at] + piece.first * C, C}, weights[at], pre);
     if (options_.rule == FiringRule::kTopK) {
+      AddBias(piece.rows, F, weights[at], pre);
       SelectLargest(piece.rows, F, std::llround(options_.l0), pre, piece.fired[at]);
-    } else if (jump && backward_) {
-      for (std::size_t f = 0; f < threshold.size(); ++f) {
-        piece.near_lower[f] = threshold[f] - 0.5f * kRectangle;
-      }
-      SelectAbove(piece.rows, F, pre, piece.near_lower.data(), piece.near[at]);
-      KeepAbove(piece.near[at], threshold, piece.fired[at]);
+      bias = nullptr;
     } else {
-      SelectAbove(piece.rows, F, pre, threshold.data(), piece.fired[at]);
+      const float below = jump ? 0.5f * kRectangle : 0.0f;
+      for (std::int64_t f = 0; f < F; ++f) {
+        piece.limit[static_cast<std::size_t>(f)] =
+            threshold_[at][static_cast<std::size_t>(f)] - below - bias[f];
+      }
+      SparseRows& found = jump ? piece.near[at] : piece.fired[at];
+      SelectAbove(piece.rows, F, pre, piece.limit.data(), found);
+      for (std::size_t e = 0; e < found.value.size(); ++e) found.value[e] += bias[found.column[e]];
+      if (jump) KeepAbove(found, threshold_[at], piece.fired[at]);
     }
     Clear(piece.aux[at]);
     if (!backward_ || options_.aux == 0.0f) continue;
-    // Of every eighth row the silent features with the largest pre-activations.
-    std::vector<std::int32_t> order;
     for (std::int64_t r = 0; r < piece.rows; ++r) {
       if ((piece.first + r) % kAuxEvery != 0) continue;
-      const float* row = pre + r * F;
-      order = silent_[at];
-      const auto kept = static_cast<std::ptrdiff_t>(
-          std::min<std::int64_t>(options_.aux_count, static_cast<std::int64_t>(order.size())));
-      std::nth_element(order.begin(), order.begin() + kept, order.end(),
-                       [row](std::int32_t a, std::int32_t b) {
-                         return row[a] != row[b] ? row[a] > row[b] : a < b;
-                       });
-      order.resize(static_cast<std::size_t>(kept));
-      std::sort(order.begin(), order.end());
-      for (const std::int32_t f : order) {
-        if (row[f] <= 0.0f) continue;
-        piece.aux[at].column.push_back(f);
-        piece.aux[at].value.push_back(row[f]);
-      }
-      piece.aux[at].begin.push_back(piece.aux[at].size());
+      SelectSilent(silent_[at], options_.aux_count, pre + r * F, bias, piece.aux[at]);
     }
   }
 }

@@ -19,13 +19,14 @@ inline constexpr float kSlope = 4.0f;              // in tanh of the penalty
 struct TranscoderStep::Piece {
   std::int64_t first = 0, rows = 0;
   std::vector<SparseRows> fired, near, aux;  // by layer; near: above the rectangle's lower end
-  std::vector<float> near_lower;             // [F] lower ends of the rectangles
+  std::vector<float> limit;                  // [F] thresholds of products without bias
   std::vector<double> error, power;          // by layer
 };
 
-// pre[rows, F] = x W^T + b on the calling thread.
+// pre[rows, F] = x W^T, without the bias.
 void EncodeRows(std::int64_t rows, std::int64_t C, std::int64_t F, TableOf<const float> x,
                 const TranscoderTensors& w, float* pre);
+void AddBias(std::int64_t rows, std::int64_t F, const TranscoderTensors& w, float* pre);
 
 // No rows at all.
 void Clear(SparseRows& rows);

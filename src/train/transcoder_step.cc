@@ -58,9 +58,7 @@ TranscoderStep::TranscoderStep(const TranscoderShape& shape, const TranscoderSte
     piece.fired.resize(L);
     piece.near.resize(L);
     piece.aux.resize(L);
-    if (options.rule == FiringRule::kJumpRelu) {
-      piece.near_lower.resize(static_cast<std::size_t>(shape.features));
-    }
+    piece.limit.resize(static_cast<std::size_t>(shape.features));
     piece.error.resize(L);
     piece.power.resize(L);
   }
@@ -84,6 +82,7 @@ void TranscoderStep::Prepare(const TranscoderRows& batch,
       const std::int64_t sampled = std::min(kSampledRows, rows_), stride = rows_ / sampled;
       Buffer<float> pre(sampled * F);
       EncodeRows(sampled, C, F, {batch.x[at], stride * C}, weights[at], pre.data());
+      AddBias(sampled, F, weights[at], pre.data());
       const auto kept = std::clamp<std::int64_t>(
           std::llround(options_.l0 * static_cast<double>(sampled)), 1, pre.size());
       batch_thresholds_[at] = std::max(0.0f, LargestOf(pre, kept, 0.5f * batch_thresholds_[at]));
@@ -173,6 +172,7 @@ std::vector<float> TranscoderStep::QuantileThresholds(const TranscoderRows& batc
   Buffer<float> pre(rows * F);
   const auto at = static_cast<std::size_t>(layer);
   EncodeRows(rows, C, F, {batch.x[at], C}, weights[at], pre.data());
+  AddBias(rows, F, weights[at], pre.data());
   const auto kept =
       std::clamp<std::int64_t>(std::llround(share * static_cast<double>(rows)), 1, rows);
   std::vector<float> thresholds(static_cast<std::size_t>(F));
