@@ -32,14 +32,14 @@ void CheckFields(const Json& json, QuestionKind kind) {
   constexpr std::array<std::string_view, 5> kAlways = {"prompt", "ablate", "open_gates", "client",
                                                        "number"};
   for (const auto& [name, value] : json.items()) {
-    const bool known = std::find(kAlways.begin(), kAlways.end(), name) != kAlways.end() ||
-                       (kind == QuestionKind::kRun && (name == "cells" || name == "likeliest")) ||
-                       (kind == QuestionKind::kHead && name == "head") ||
-                       (kind == QuestionKind::kToken && name == "position") ||
-                       (kind == QuestionKind::kFeatures && name == "strongest") ||
-                       (kind == QuestionKind::kChanged &&
-                        (name == "model" || name == "cut" || name == "features" ||
-                         name == "likeliest"));
+    const bool known =
+        std::find(kAlways.begin(), kAlways.end(), name) != kAlways.end() ||
+        (kind == QuestionKind::kRun && (name == "cells" || name == "likeliest")) ||
+        (kind == QuestionKind::kHead && name == "head") ||
+        (kind == QuestionKind::kToken && name == "position") ||
+        (kind == QuestionKind::kFeatures && name == "strongest") ||
+        (kind == QuestionKind::kChanged &&
+         (name == "model" || name == "cut" || name == "features" || name == "likeliest"));
     if (!known) Fail("'{}' is not a field of this question", name.substr(0, 40));
   }
 }

@@ -40,7 +40,8 @@ struct TracedPrompt {
 TracedPrompt TracePromptOf(const ModelSet& set, std::size_t model,
                            std::span<const std::int32_t> ids, const std::function<void()>& between);
 
-// The last prompt of each model, without the matrix of its graph. For one thread at a time: the work queue's.
+// The last prompt of each model, without the matrix of its graph. For one thread at a time: the
+// work queue's.
 class TraceMemory {
  public:
   const TracedPrompt& Of(const ModelSet& set, std::size_t model, std::span<const std::int32_t> ids,
