@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/numbers.h"
 #include "cli/run_length.h"
+#include "cli/run_options.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
@@ -238,15 +239,7 @@ void AddFeaturesTrain(CLI::App& features) {
       ->add_option("--dead-after", o.train.dead_after,
                    "Tokens without firing after which a feature is revived (default: 100000)")
       ->check(positive);
-  command
-      ->add_option("--eval-every", o.train.run.eval_every,
-                   "Steps between validations (default: only the end)")
-      ->check(positive);
-  command
-      ->add_option("--checkpoint-every", o.train.run.checkpoint_every,
-                   "Steps between checkpoints (default: every five minutes)")
-      ->check(positive);
-  command->add_flag("--resume", o.train.run.resume, "Go on from the last checkpoint in --out");
+  AddRunOptions(command, &o.train.run, "only the end");
   command->add_flag("--lines", o.lines, "Start every window at the beginning of a line");
   command->add_option("--dtype", o.dtype, "Of the files: f32, bf16 or f16 (default: f32)")
       ->check(IsMember({"f32", "bf16", "f16"}));

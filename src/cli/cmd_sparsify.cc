@@ -11,6 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/precision.h"
 #include "cli/run_length.h"
+#include "cli/run_options.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
@@ -255,15 +256,7 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
       ->check(NonNegativeNumber());
   command->add_option("--train", o.part,
                       "What may change: all (default), attention, qk, or lora:R (merged on save)");
-  command
-      ->add_option("--eval-every", s.run.eval_every,
-                   "Steps between validations (default: twenty in the run)")
-      ->check(positive);
-  command
-      ->add_option("--checkpoint-every", s.run.checkpoint_every,
-                   "Steps between checkpoints (default: every five minutes)")
-      ->check(positive);
-  command->add_flag("--resume", s.run.resume, "Go on from the last checkpoint in --out");
+  AddRunOptions(command, &s.run, "twenty in the run");
   command->add_flag("--recompute", s.shape.recompute,
                     "Keep less for backward and compute it again: less memory");
   command->add_flag("--lines", o.lines, "Start every sequence at the beginning of a line");

@@ -11,6 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/precision.h"
 #include "cli/run_length.h"
+#include "cli/run_options.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -278,15 +279,7 @@ void AddTrain(CLI::App& app) {
       ->add_option("--clip", o.train.optimizer.clip_norm,
                    "Largest gradient norm (default: 1; 0 = off)")
       ->check(NonNegativeNumber());
-  command
-      ->add_option("--eval-every", o.train.run.eval_every,
-                   "Steps between validations (default: only the end)")
-      ->check(positive);
-  command
-      ->add_option("--checkpoint-every", o.train.run.checkpoint_every,
-                   "Steps between checkpoints (default: every five minutes)")
-      ->check(positive);
-  command->add_flag("--resume", o.train.run.resume, "Go on from the last checkpoint in --out");
+  AddRunOptions(command, &o.train.run, "only the end");
   command->add_flag("--recompute", o.train.shape.recompute,
                     "Keep less for backward and compute it again: less memory, a third more work");
   command->add_flag(

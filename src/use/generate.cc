@@ -63,7 +63,7 @@ std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& o
                                      logits.begin());
   }
   const auto weight = [&](float logit) {
-    return std::exp((logit - largest) / static_cast<float>(options.temperature));
+    return std::exp(static_cast<float>((logit - largest) / options.temperature));
   };
   if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) {
     const std::vector<std::int32_t> kept = LargestTokens(logits, options.top_k);

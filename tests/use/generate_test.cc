@@ -171,6 +171,9 @@ TEST(SampleToken, TakesTheFirstOfEqualsAtTemperatureZero) {
   EXPECT_EQ(SampleToken(std::vector<float>{3e38f, -3e38f}, {.temperature = 1.0}, 0.999999), 0);
   EXPECT_EQ(SampleToken(std::vector<float>{0, 0, 0}, {.temperature = 1.0}, 0.0), 0);
   EXPECT_EQ(SampleToken(std::vector<float>{0, 0, 0}, {.temperature = 1.0}, 1.0), 2);
+  // A temperature that fp32 cannot hold is still one.
+  EXPECT_EQ(SampleToken(std::vector<float>{1, 3, 2}, {.temperature = 1e-50}, 0.5), 1);
+  EXPECT_EQ(SampleToken(std::vector<float>{1, 3, 2}, {.temperature = 5e-324}, 0.5), 1);
 }
 
 }  // namespace

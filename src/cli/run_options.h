@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// --eval-every, --checkpoint-every and --resume of everything that trains.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/numbers.h"
+#include "cli/options.h"
+#include "train/training_run.h"
+
+namespace clearhead::cli {
+
+// `evaluated`: when it is validated if --eval-every is not given.
+inline void AddRunOptions(Command* command, RunOptions* run, const std::string& evaluated) {
+  const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
+  command
+      ->add_option("--eval-every", run->eval_every,
+                   "Steps between validations (default: " + evaluated + ")")
+      ->check(positive);
+  command
+      ->add_option("--checkpoint-every", run->checkpoint_every,
+                   "Steps between checkpoints (default: every five minutes)")
+      ->check(positive);
+  command->add_flag("--resume", run->resume, "Go on from the last checkpoint in --out");
+}
+
+}  // namespace clearhead::cli
