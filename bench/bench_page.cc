@@ -4,6 +4,7 @@
 // 256), random weights. The plain passes beside it say how much of that is the models themselves.
 #include <benchmark/benchmark.h>
 
+#include "model/packed_weights.h"
 #include "model/run.h"
 #include "text/bpe_train.h"
 #include "viewer/page_api.h"
@@ -21,6 +22,7 @@ const ModelSet& Pair() {
     set.models.push_back({"dense", RandomModel(config, 1)});
     config.attention = AttentionKind::kGated;
     set.models.push_back({"gated", RandomModel(config, 2)});
+    for (ViewedModel& viewed : set.models) PackForUse(&viewed.model);
     return set;
   }();
   return pair;

@@ -12,14 +12,35 @@ pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(yaml_cpp REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 
-# Products are shared out among our own threads, each part on one of them (kernels/gemm), so OpenBLAS must be
-# safe to call from several threads and start none itself. Debian's serial build is not safe: it has no locks
-# around its buffers (kernels_test, Gemm.ManyThreadsAtOnce, fails with it). The OpenMP build has them, and
-# kernels/gemm.cc tells it to stay on the calling thread; libgomp then starts nothing. Debian keeps the builds in
-# folders of their own; linking this one by path also fixes the run path, whatever the system's alternatives say.
-find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-openmp NO_CACHE REQUIRED)
-find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp openblas-openmp
-          NO_CACHE REQUIRED)
-add_library(openblas INTERFACE)
-target_link_libraries(openblas INTERFACE ${OPENBLAS_LIBRARY} -l:libgomp.so.1)
-target_include_directories(openblas SYSTEM INTERFACE ${OPENBLAS_INCLUDE})
+# Ranks on several machines: a library of its own, opened at run time (src/mpi).
+if(CLEARHEAD_MPI STREQUAL "ON")
+  find_package(MPI REQUIRED COMPONENTS CXX)
+elseif(CLEARHEAD_MPI STREQUAL "AUTO")
+  find_package(MPI QUIET COMPONENTS CXX)
+elseif(NOT CLEARHEAD_MPI STREQUAL "OFF")
+  message(FATAL_ERROR "CLEARHEAD_MPI is '${CLEARHEAD_MPI}'; it can be AUTO, ON or OFF")
+endif()
+
+# The Python module and its tests.
+if(CLEARHEAD_PYTHON)
+  if(NOT Python_EXECUTABLE AND EXISTS /usr/bin/python3)
+    set(Python_EXECUTABLE /usr/bin/python3)  # Debian's numpy belongs to Debian's interpreter, whichever comes first in the path
+  endif()
+  find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module)
+  set(PYBIND11_FINDPYTHON ON)
+  find_package(pybind11 REQUIRED)
+endif()
+
+# Yardsticks for our own matrix products, in bench/ only and where they are installed.
+if(CLEARHEAD_BENCH)
+  find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-openmp NO_CACHE)
+  find_path(OPENBLAS_INCLUDE cblas.h PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp openblas-openmp
+            NO_CACHE)
+  if(OPENBLAS_LIBRARY AND OPENBLAS_INCLUDE)
+    add_library(openblas INTERFACE)
+    target_link_libraries(openblas INTERFACE ${OPENBLAS_LIBRARY})
+    target_include_directories(openblas SYSTEM INTERFACE ${OPENBLAS_INCLUDE})
+  endif()
+  find_library(DNNL_LIBRARY dnnl NO_CACHE)
+  find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h NO_CACHE)
+endif()

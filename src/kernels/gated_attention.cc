@@ -73,12 +73,19 @@ struct GatedForwardRow {
   const GateOptions& gate;
 
   ForwardRow operator()(RowPlace place, float* row) const {
-    return WithNoise(shape, gate, place.b, place.h, place.query, 0,
-                     ForwardWeights<kCountProbability>{gate.bias, place.position + 1, row});
+    return WithNoise(
+        shape, gate, place.b, place.h, place.query, 0,
+        ForwardWeights<kCountProbability>{gate.bias.Of(place.h), place.position + 1, row});
   }
 };
 
+struct BackwardRow {
+  std::int64_t open;
+  float bias_gradient;
+};
+
 // w = p a into scores;  ds = p (r (a + sigmoid'(g + n)) - D) + c sigmoid'(g) into r.
+template <bool kBiasGradient>
 struct BackwardWeights {
   float bias, penalty_gradient, log_sum_exp, output_dot;
   std::int64_t count;
@@ -86,20 +93,20 @@ struct BackwardWeights {
   float* r;
 
   template <bool kHard, class Noise>
-  HWY_NOINLINE std::int64_t Run(Noise noise) const {
+  HWY_NOINLINE BackwardRow Run(Noise noise) const {
     const ShiftedExp shifted(log_sum_exp, bias);
     return shifted.from_odds() ? Loop<kHard, true>(noise, shifted)
                                : Loop<kHard, false>(noise, shifted);
   }
 
   template <bool kHard, bool kFromOdds, class Noise>
-  HWY_INLINE std::int64_t Loop(Noise noise, const ShiftedExp& shifted) const {
+  HWY_INLINE BackwardRow Loop(Noise noise, const ShiftedExp& shifted) const {
     const FloatTag d;
     const Vector one = hn::Set(d, 1.0f);
     const Vector shift_gate = hn::Set(d, bias);
     const Vector dot = hn::Set(d, output_dot);
     const Vector penalty = hn::Set(d, penalty_gradient);
-    Vector open_count = hn::Zero(d);
+    Vector open_count = hn::Zero(d), bias_sum = hn::Zero(d);
     for (std::int64_t j = 0; j < count; j += kLanes) {
       const Vector s = hn::LoadU(d, scores + j);
       const Vector g = hn::Add(s, shift_gate);
@@ -120,24 +127,35 @@ struct BackwardWeights {
       hn::StoreU(hn::Mul(p, a), d, scores + j);
       const Vector through = hn::MulSub(r_j, hn::Add(a, slopes.noisy), dot);
       hn::StoreU(hn::MulAdd(p, through, hn::Mul(penalty, slopes.plain)), d, r + j);
+      if (kBiasGradient) {
+        const Vector by_gate = hn::Mul(hn::Mul(p, r_j), slopes.noisy);
+        bias_sum = hn::Add(bias_sum, hn::MulAdd(penalty, slopes.plain, by_gate));
+      }
     }
     ZeroTail(scores, count);
     ZeroTail(r, count);
-    return static_cast<std::int64_t>(SumOf(open_count));
+    return {static_cast<std::int64_t>(SumOf(open_count)), kBiasGradient ? SumOf(bias_sum) : 0.0f};
   }
 };
 
+// A sequence and head is one task, whose rows come in order: their sums too are the same for any
+// number of threads.
+template <bool kBiasGradient>
 struct GatedBackwardRow {
   static constexpr bool kSparse = true;
   const AttentionShape& shape;
   const GateOptions& gate;
-  float penalty_gradient;
+  HeadNumbers penalty_gradient;
+  double* bias_gradient;
 
   std::int64_t operator()(RowPlace place, std::int64_t key, std::int64_t count, float log_sum_exp,
                           float output_dot, float* scores, float* r) const {
-    return WithNoise(
+    const BackwardRow row = WithNoise(
         shape, gate, place.b, place.h, place.query, key,
-        BackwardWeights{gate.bias, penalty_gradient, log_sum_exp, output_dot, count, scores, r});
+        BackwardWeights<kBiasGradient>{gate.bias.Of(place.h), penalty_gradient.Of(place.h),
+                                       log_sum_exp, output_dot, count, scores, r});
+    if (kBiasGradient) bias_gradient[place.b * shape.heads + place.h] += row.bias_gradient;
+    return row.open;
   }
 };
 
@@ -165,10 +183,17 @@ void Forward(const AttentionShape& shape, const AttentionInput& input, const Gat
 }
 
 void Backward(const AttentionShape& shape, const AttentionInput& input, const GateOptions& gate,
-              float penalty_gradient, const AttentionOutput& output, HeadRows<const float> dz,
-              const AttentionGradients& gradients) {
-  FusedBackward(shape, input, GatedBackwardRow{shape, gate, penalty_gradient}, output, dz,
-                gradients);
+              HeadNumbers penalty_gradient, const AttentionOutput& output, HeadRows<const float> dz,
+              const AttentionGradients& gradients, double* bias_gradient) {
+  if (bias_gradient == nullptr) {
+    FusedBackward(shape, input,
+                  GatedBackwardRow<false>{shape, gate, penalty_gradient, bias_gradient}, output, dz,
+                  gradients);
+    return;
+  }
+  std::fill(bias_gradient, bias_gradient + shape.batch * shape.heads, 0.0);
+  FusedBackward(shape, input, GatedBackwardRow<true>{shape, gate, penalty_gradient, bias_gradient},
+                output, dz, gradients);
 }
 
 }  // namespace
@@ -191,12 +216,13 @@ void GatedAttentionForward(const AttentionShape& shape, const AttentionInput& in
 }
 
 void GatedAttentionBackward(const AttentionShape& shape, const AttentionInput& input,
-                            const GateOptions& gate, float penalty_gradient,
+                            const GateOptions& gate, HeadNumbers penalty_gradient,
                             const AttentionOutput& output, HeadRows<const float> dz,
-                            const AttentionGradients& gradients) {
+                            const AttentionGradients& gradients, double* bias_gradient) {
   CheckShape(shape);
   Check(output.log_sum_exp != nullptr, "attention backward needs the log-sum-exp of forward");
-  HWY_DYNAMIC_DISPATCH(Backward)(shape, input, gate, penalty_gradient, output, dz, gradients);
+  HWY_DYNAMIC_DISPATCH(Backward)
+  (shape, input, gate, penalty_gradient, output, dz, gradients, bias_gradient);
 }
 
 }  // namespace clearhead

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Gated causal attention of one layer, fused. In the notation of attention.h, with gate logit
-// g_ij = s_ij + bias:
+// g_ij = s_ij + bias of the head:
 //
 //     hard      a_ij = 1[g_ij > 0]
 //     sampled   a_ij = 1[g_ij + n_ij > 0],  n_ij = logit(u_ij), u_ij uniform in (0, 1)
@@ -13,6 +13,7 @@
 //
 //     dv_j  = sum_i p_ij a_ij dz_i
 //     ds_ij = p_ij (a_ij r_ij - D_i) + p_ij r_ij sigmoid'(g_ij + n_ij) + c sigmoid'(g_ij)
+//     dbias = sum_ij p_ij r_ij sigmoid'(g_ij + n_ij) + c sigmoid'(g_ij)
 //
 // No logarithm is needed: with E = exp(min(g, kGateLogitLimit)) the sampled gate is open when
 // u E > 1 - u, and sigmoid'(g + n) = u E (1 - u) / (u E + 1 - u)^2. Forward, backward and the
@@ -32,9 +33,20 @@ enum class GateMode { kHard, kSampled };
 // overflow.
 inline constexpr float kGateLogitLimit = 40.0f;
 
+// A number of each head: one for all, and what is added to it by head.
+struct HeadNumbers {
+  // A plain number is one for all heads. NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr HeadNumbers(float value = 0.0f, const float* added = nullptr)
+      : all(value), by_head(added) {}
+  float Of(std::int64_t head) const { return by_head == nullptr ? all : all + by_head[head]; }
+
+  float all;
+  const float* by_head;  // [heads], or null
+};
+
 struct GateOptions {
   GateMode mode = GateMode::kHard;
-  float bias = 0.0f;
+  HeadNumbers bias;
   NoiseCoordinates noise;  // of sampled gates
   const float* uniform =
       nullptr;  // if set, u itself, [batch, heads, queries, keys], instead of hashing
@@ -52,9 +64,10 @@ void GatedAttentionForward(const AttentionShape& shape, const AttentionInput& in
                            const GateStatistics& statistics);
 
 // `penalty_gradient` is c: dLoss/dP divided by the number of pairs that P averages.
+// `bias_gradient`, overwritten, is [batch, heads], or null.
 void GatedAttentionBackward(const AttentionShape& shape, const AttentionInput& input,
-                            const GateOptions& gate, float penalty_gradient,
+                            const GateOptions& gate, HeadNumbers penalty_gradient,
                             const AttentionOutput& output, HeadRows<const float> dz,
-                            const AttentionGradients& gradients);
+                            const AttentionGradients& gradients, double* bias_gradient = nullptr);
 
 }  // namespace clearhead

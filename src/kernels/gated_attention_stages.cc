@@ -73,7 +73,7 @@ void Mask(const AttentionShape& shape, const GateOptions& gate, const float* sco
       std::copy(scores + row, scores + row + count, s);
       std::fill(s + count, s + RoundUp(count, kLanes), 0.0f);
       const RowGates gates = WithNoise(shape, gate, head / shape.heads, head % shape.heads, i, 0,
-                                       MaskRow{gate.bias, count, s, a, p});
+                                       MaskRow{gate.bias.Of(head % shape.heads), count, s, a, p});
       open += gates.open;
       sum += gates.probability;
       if (mask != nullptr) WriteRow(a, count, shape.keys, mask + row);
@@ -84,7 +84,7 @@ void Mask(const AttentionShape& shape, const GateOptions& gate, const float* sco
   });
 }
 
-// On scratch rows; the result replaces dweights.
+// On scratch rows; the result replaces dweights. Returns the row's part of the bias's gradient.
 struct BackwardRow {
   float bias, penalty_gradient;
   std::int64_t count;
@@ -94,35 +94,42 @@ struct BackwardRow {
   float* dweights;
 
   template <bool kHard, class Noise>
-  int Run(Noise noise) const {
+  float Run(Noise noise) const {
     const FloatTag d;
     Vector sum = hn::Zero(d);
     for (std::int64_t j = 0; j < count; j += kLanes) {
       const Vector weight = hn::Mul(hn::LoadU(d, pattern + j), hn::LoadU(d, mask + j));
       sum = hn::MulAdd(weight, hn::LoadU(d, dweights + j), sum);
     }
-    const Vector dot = hn::SumOfLanes(d, sum);
+    const Vector dot = hn::SumOfLanes(d, sum), penalty = hn::Set(d, penalty_gradient);
+    Vector bias_sum = hn::Zero(d);
     for (std::int64_t j = 0; j < count; j += kLanes) {
       const Vector odds = GateOdds(hn::Add(hn::LoadU(d, scores + j), hn::Set(d, bias)));
       const GateSlopes slopes = SlopesOf<kHard>(odds, noise.Next(count - j));
       const Vector gain = hn::Add(hn::LoadU(d, mask + j), slopes.noisy);
-      const Vector through = hn::MulSub(hn::LoadU(d, dweights + j), gain, dot);
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, pattern + j), through,
-                            hn::Mul(hn::Set(d, penalty_gradient), slopes.plain)),
-                 d, dweights + j);
+      const Vector dw = hn::LoadU(d, dweights + j), p = hn::LoadU(d, pattern + j);
+      const Vector through = hn::MulSub(dw, gain, dot);
+      const auto valid = hn::FirstN(d, static_cast<std::size_t>(std::min(kLanes, count - j)));
+      const Vector by_gate = hn::Mul(hn::Mul(p, dw), slopes.noisy);
+      bias_sum =
+          hn::Add(bias_sum, hn::IfThenElseZero(valid, hn::MulAdd(penalty, slopes.plain, by_gate)));
+      hn::StoreU(hn::MulAdd(p, through, hn::Mul(penalty, slopes.plain)), d, dweights + j);
     }
-    return 0;
+    return SumOf(bias_sum);
   }
 };
 
 void Backward(const AttentionShape& shape, const GateOptions& gate, const GateStage& stage,
-              const float* dweights, float penalty_gradient, float* dscores) {
+              const float* dweights, HeadNumbers penalty_gradient, float* dscores,
+              double* bias_gradient) {
   ParallelFor(shape.batch * shape.heads, [&](std::int64_t head) {
     const std::int64_t stride = WeightStride(shape.keys);
     float* s = ThreadScratch<float, TaskScratch>(4 * stride);
     float* p = s + stride;
     float* a = p + stride;
     float* dw = a + stride;
+    const std::int64_t h = head % shape.heads;
+    double bias_sum = 0;
     for (std::int64_t i = 0; i < shape.queries; ++i) {
       const std::int64_t count = i + 1 + (shape.keys - shape.queries);
       const std::int64_t row = (head * shape.queries + i) * shape.keys;
@@ -134,10 +141,12 @@ void Backward(const AttentionShape& shape, const GateOptions& gate, const GateSt
       load(stage.pattern, p);
       load(stage.mask, a);
       load(dweights, dw);
-      WithNoise(shape, gate, head / shape.heads, head % shape.heads, i, 0,
-                BackwardRow{gate.bias, penalty_gradient, count, s, p, a, dw});
+      bias_sum +=
+          WithNoise(shape, gate, head / shape.heads, h, i, 0,
+                    BackwardRow{gate.bias.Of(h), penalty_gradient.Of(h), count, s, p, a, dw});
       WriteRow(dw, count, shape.keys, dscores + row);
     }
+    if (bias_gradient != nullptr) bias_gradient[head] = bias_sum;
   });
 }
 
@@ -173,9 +182,11 @@ void ApplyGate(const AttentionShape& shape, const float* pattern, const float* m
 }
 
 void GateBackward(const AttentionShape& shape, const GateOptions& gate, const GateStage& stage,
-                  const float* dweights, float penalty_gradient, float* dscores) {
+                  const float* dweights, HeadNumbers penalty_gradient, float* dscores,
+                  double* bias_gradient) {
   CheckShape(shape);
-  HWY_DYNAMIC_DISPATCH(Backward)(shape, gate, stage, dweights, penalty_gradient, dscores);
+  HWY_DYNAMIC_DISPATCH(Backward)
+  (shape, gate, stage, dweights, penalty_gradient, dscores, bias_gradient);
 }
 
 }  // namespace clearhead

@@ -28,8 +28,9 @@ struct GateStage {
 // From dweights = dLoss/d(pattern * mask), through gate and softmax at once:
 // dscores_ij = p_ij (a_ij dw_ij - sum_j p_ij a_ij dw_ij) + p_ij dw_ij sigmoid'(g_ij + n_ij)
 //              + c sigmoid'(g_ij).
-// `dscores` may be `dweights` itself.
+// `dscores` may be `dweights` itself; `bias_gradient` is as in GatedAttentionBackward.
 void GateBackward(const AttentionShape& shape, const GateOptions& gate, const GateStage& stage,
-                  const float* dweights, float penalty_gradient, float* dscores);
+                  const float* dweights, HeadNumbers penalty_gradient, float* dscores,
+                  double* bias_gradient = nullptr);
 
 }  // namespace clearhead

@@ -1,106 +1,280 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/gemm.h"
-
-#include <cblas.h>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target:
+#include <hwy/highway.h>
 
 #include <algorithm>
-#include <limits>
+#include <cstring>
 
 #include "core/error.h"
 #include "core/threads.h"
+#include "kernels/attention_scratch.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_task.h"
+#include "kernels/product_block-inl.h"
+#include "kernels/product_layout.h"
 
-// Of the OpenMP runtime that OpenBLAS is built with. Its header comes with the compiler, and not
-// with every one.
-extern "C" int omp_get_max_threads();
-extern "C" void omp_set_num_threads(int count);
+// Blocking, from the outside in:
+//
+//   task    a run of rows and a run of panels of C; threads take tasks one by one
+//   depth   up to 2048 of k: the rows of A that a task multiplies are at most 1 MiB and stay in L2
+//   panel   48 columns of B
+//   chunk   128 of k: 24 KiB of a panel stay in L1; a B that is not packed is copied to there
+//   block   8 rows (4 with few registers): MultiplyBlock, its rows of A come from L2 and its sums
+//           stay in registers
+//
+// Rows of A are copied to lie one behind the other before many panels are multiplied with them:
+// rows that are a multiple of 4 KiB apart would fall into one set of the cache.
 
+HWY_BEFORE_NAMESPACE();
 namespace clearhead {
+namespace HWY_NAMESPACE {
 namespace {
 
-// While it lives, OpenBLAS computes on the calling thread. The number belongs to that thread alone,
-// and what it was is put back: the caller's own use of OpenMP is not touched.
-class OnThisThread {
- public:
-  OnThisThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OnThisThread() { omp_set_num_threads(before_); }
-  OnThisThread(const OnThisThread&) = delete;
-  OnThisThread& operator=(const OnThisThread&) = delete;
+// to[depth][kPanelColumns] = op(B)[first_k .., first_column ..] in fp32, zeros beyond `columns`.
+// `wide` has room for as much again.
+void CopyChunk(const WeightOperand& b, std::int64_t first_k, std::int64_t depth,
+               std::int64_t first_column, std::int64_t columns, float* wide, float* to) {
+  if (columns < kPanelColumns) std::fill(to, to + depth * kPanelColumns, 0.0f);
+  if (b.op == Op::kNone && b.weight.is_f32()) {
+    const float* from = b.weight.f32() + first_k * b.stride + first_column;
+    for (std::int64_t k = 0; k < depth; ++k) {
+      std::copy_n(from + k * b.stride, columns, to + k * kPanelColumns);
+    }
+    return;
+  }
+  if (b.op == Op::kNone) {
+    for (std::int64_t k = 0; k < depth; ++k) {
+      b.weight.CopyTo((first_k + k) * b.stride + first_column, columns, to + k * kPanelColumns);
+    }
+    return;
+  }
+  if (b.weight.is_f32()) {
+    return TransposeCopy(columns, depth, b.weight.f32() + first_column * b.stride + first_k,
+                         b.stride, to, kPanelColumns);
+  }
+  for (std::int64_t j = 0; j < columns; ++j) {
+    b.weight.CopyTo((first_column + j) * b.stride + first_k, depth, wide + j * depth);
+  }
+  TransposeCopy(columns, depth, wide, depth, to, kPanelColumns);
+}
 
- private:
-  int before_;
+// A chunk of a packed panel in fp32.
+template <typename Half>
+void WidenChunk(const Half* from, std::int64_t depth, float* to) {
+  const ProductTag d;
+  for (std::int64_t i = 0; i < depth * kPanelColumns; i += kProductLanes) {
+    hn::StoreU(LoadWide(from + i), d, to + i);
+  }
+}
+
+// One chunk of a packed panel for all rows, and what comes next near. Few rows take 16-bit weights
+// as they are: they pass once.
+template <typename T>
+void MultiplyPacked(const GemmTask& t, const float* a, std::int64_t a_stride, const T* chunk,
+                    std::int64_t depth, const BlockOutput& out) {
+  const T* next = chunk + depth * kPanelColumns;
+  if constexpr (sizeof(T) < sizeof(float)) {
+    if (t.rows > 2 * kBlockRows) {
+      WidenChunk(chunk, depth, t.panel_copy);
+      return MultiplyPanel(t.rows, depth, a, a_stride, t.panel_copy, next, out);
+    }
+  }
+  MultiplyPanel(t.rows, depth, a, a_stride, chunk, next, out);
+}
+
+// One chunk of one panel for all rows.
+void MultiplyChunk(const GemmTask& t, const float* a, std::int64_t a_stride, std::int64_t k,
+                   std::int64_t depth, std::int64_t panel, const BlockOutput& out) {
+  if (t.packed == nullptr) {
+    CopyChunk(*t.b, k, depth, panel * kPanelColumns, out.columns,
+              t.panel_copy + kChunk * kPanelColumns, t.panel_copy);
+    return MultiplyPanel(t.rows, depth, a, a_stride, t.panel_copy, t.panel_copy, out);
+  }
+  const std::byte* chunk =
+      t.packed->data() + (panel * t.shape->k + k) * kPanelColumns * DTypeSize(t.packed->dtype());
+  switch (t.packed->dtype()) {
+    case DType::kBF16:
+      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const hwy::bfloat16_t*>(chunk), depth,
+                            out);
+    case DType::kF16:
+      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const hwy::float16_t*>(chunk), depth,
+                            out);
+    default:
+      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const float*>(chunk), depth, out);
+  }
+}
+
+// row_copy[chunk][rows][depth of the chunk] = op(A)[rows of the task, first_k ..]
+void CopyRows(const GemmTask& t, std::int64_t first_k, std::int64_t depth) {
+  const GemmOperand& a = *t.a;
+  for (std::int64_t k = 0; k < depth; k += kChunk) {
+    const std::int64_t count = std::min(kChunk, depth - k);
+    float* to = t.row_copy + k * t.rows;
+    if (a.op == Op::kTranspose) {
+      TransposeCopy(count, t.rows, a.data + (first_k + k) * a.stride + t.first_row, a.stride, to,
+                    count);
+      continue;
+    }
+    for (std::int64_t r = 0; r < t.rows; ++r) {
+      std::copy_n(a.data + (t.first_row + r) * a.stride + first_k + k, count, to + r * count);
+    }
+  }
+}
+
+void MultiplyTask(const GemmTask& t) {
+  const GemmShape& shape = *t.shape;
+  std::int64_t first_k = 0;
+  do {  // once for k = 0 too: C is what it starts from
+    const std::int64_t deep = std::min(kMostDepth, shape.k - first_k);
+    if (t.copies_rows) CopyRows(t, first_k, deep);
+    for (std::int64_t panel = t.first_panel; panel < t.last_panel; ++panel) {
+      const std::int64_t column = panel * kPanelColumns;
+      BlockOutput out{.c = t.out->c + t.first_row * t.out->stride + column,
+                      .stride = t.out->stride,
+                      .start = Start::kC,
+                      .bias = t.out->bias == nullptr ? nullptr : t.out->bias + column,
+                      .columns = std::min(kPanelColumns, shape.n - column)};
+      if (first_k == 0 && !t.out->accumulate) {
+        out.start = out.bias == nullptr ? Start::kZero : Start::kBias;
+      }
+      std::int64_t k = 0;
+      do {
+        const std::int64_t depth = std::min(kChunk, deep - k);
+        const float* a = t.copies_rows ? t.row_copy + k * t.rows
+                                       : t.a->data + t.first_row * t.a->stride + first_k + k;
+        MultiplyChunk(t, a, t.copies_rows ? depth : t.a->stride, first_k + k, depth, panel, out);
+        out.start = Start::kC;
+        k += kChunk;
+      } while (k < deep);
+    }
+    first_k += kMostDepth;
+  } while (first_k < shape.k);
+}
+
+// A panel of op(B) at `to`, in fp32.
+void PackPanel(const WeightOperand& b, std::int64_t k, std::int64_t n, std::int64_t panel,
+               float* wide, float* to) {
+  const std::int64_t column = panel * kPanelColumns;
+  for (std::int64_t first = 0; first < k; first += kChunk) {
+    CopyChunk(b, first, std::min(kChunk, k - first), column, std::min(kPanelColumns, n - column),
+              wide, to + first * kPanelColumns);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace clearhead
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace clearhead {
+
+HWY_EXPORT(MultiplyTask);
+HWY_EXPORT(PackPanel);
+
+namespace {
+
+constexpr std::int64_t CeilDivide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+struct RowScratch {};
+struct PanelScratch {};
+
+constexpr std::int64_t kRowUnit = 8;           // of the largest block
+constexpr std::int64_t kRowsBudget = 1 << 18;  // values of A in L2
+constexpr std::int64_t kMostTaskRows = 512;
+constexpr std::int64_t kTasksPerThread = 3;    // so that a late thread is waited for briefly
+constexpr double kSerialProducts = 1 << 18;    // up to here sharing out costs more than it saves
+constexpr std::int64_t kPanelsWorthACopy = 4;  // of A's rows
+
+// How C is cut into tasks. No choice here changes a bit.
+struct Cut {
+  std::int64_t row_blocks, groups, panels;
 };
 
-// Parts of C that threads compute on their own, each a product of OpenBLAS on one thread. (Threads
-// inside a product wait for each other's packed panels; parts wait only at the end. Beside other
-// work on the machine the small products of a prompt took less than half as long in parts.)
-struct Grid {
-  std::int64_t rows = 1, columns = 1;
-};
-
-constexpr std::int64_t kUnit = 16;           // rows and columns are dealt out in multiples of it
-constexpr double kSerialProducts = 1 << 18;  // up to here sharing out costs more than it saves
-
-// Every part packs its own rows of A and columns of B: A is packed once per column of the grid and
-// B once per row, so the best grid minimises columns m + rows n.
-Grid GridOf(const GemmShape& s) {
+Cut CutOf(const GemmShape& s) {
+  const std::int64_t fitting = kRowsBudget / std::clamp<std::int64_t>(s.k, 1, kMostDepth);
+  const std::int64_t most_rows = std::min(kMostTaskRows, fitting / kRowUnit * kRowUnit);
+  Cut cut{CeilDivide(s.m, most_rows), 1, CeilDivide(s.n, kPanelColumns)};
   const double products =
       static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-  Grid best;
-  if (products <= kSerialProducts) return best;
-  const std::int64_t row_units = (s.m + kUnit - 1) / kUnit;
-  const std::int64_t column_units = (s.n + kUnit - 1) / kUnit;
-  const std::int64_t parts = Threads();
-  const auto cost = [&](const Grid& g) { return g.columns * s.m + g.rows * s.n; };
-  for (std::int64_t rows = 1; rows <= std::min(parts, row_units); ++rows) {
-    const Grid grid{rows, std::min(parts / rows, column_units)};
-    const std::int64_t more = grid.rows * grid.columns - best.rows * best.columns;
-    if (more > 0 || (more == 0 && cost(grid) < cost(best))) best = grid;
-  }
-  return best;
+  const std::int64_t threads = products <= kSerialProducts ? 1 : Threads();
+  if (threads == 1) return cut;
+  // Every task copies its rows: as few groups as give each thread equally many tasks.
+  cut.groups = std::max<std::int64_t>(1, CeilDivide(kTasksPerThread * threads, cut.row_blocks));
+  while (cut.row_blocks * cut.groups % threads != 0) ++cut.groups;
+  cut.groups = std::min(cut.groups, cut.panels);
+  return cut;
 }
 
-// Where part `index` of `parts` starts.
-std::int64_t PartStart(std::int64_t extent, std::int64_t parts, std::int64_t index) {
-  const std::int64_t units = (extent + kUnit - 1) / kUnit;
-  return std::min(extent, units * index / parts * kUnit);
+// Where part `index` of `parts` nearly equal parts of `extent` starts, a multiple of `unit`.
+std::int64_t PartStart(std::int64_t extent, std::int64_t unit, std::int64_t parts,
+                       std::int64_t index) {
+  return std::min(extent, CeilDivide(extent, unit) * index / parts * unit);
 }
 
-const float* RowOf(const GemmOperand& x, std::int64_t row) {
-  return x.data + (x.op == Op::kNone ? row * x.stride : row);
-}
-
-const float* ColumnOf(const GemmOperand& x, std::int64_t column) {
-  return x.data + (x.op == Op::kNone ? column : column * x.stride);
-}
-
-void Multiply(const GemmShape& shape, const GemmOperand& a, const GemmOperand& b, float* c,
-              std::int64_t c_stride, bool accumulate) {
-  const auto transpose = [](Op op) { return op == Op::kTranspose ? CblasTrans : CblasNoTrans; };
-  const auto n = [](std::int64_t extent) { return static_cast<blasint>(extent); };
-  const OnThisThread alone;
-  cblas_sgemm(CblasRowMajor, transpose(a.op), transpose(b.op), n(shape.m), n(shape.n), n(shape.k),
-              1.0f, a.data, n(a.stride), b.data, n(b.stride), accumulate ? 1.0f : 0.0f, c,
-              n(c_stride));
+void Multiply(const GemmShape& shape, const GemmOperand& a, const WeightOperand* b,
+              const PackedPanels* packed, const GemmOutput& out) {
+  if (shape.m <= 0 || shape.n <= 0) return;
+  Check(!(out.accumulate && out.bias != nullptr), "a product adds to C or starts from a bias");
+  const Cut cut = CutOf(shape);
+  const std::int64_t deep = std::min(shape.k, kMostDepth);
+  const std::int64_t block_rows =
+      CeilDivide(CeilDivide(shape.m, kRowUnit), cut.row_blocks) * kRowUnit;
+  PrepareScratch<float, RowScratch>(block_rows * deep);
+  PrepareScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+  ParallelFor(cut.row_blocks * cut.groups, [&](std::int64_t i) {
+    const std::int64_t row = i / cut.groups, group = i % cut.groups;
+    GemmTask task{.shape = &shape, .a = &a, .b = b, .packed = packed, .out = &out};
+    task.first_row = PartStart(shape.m, kRowUnit, cut.row_blocks, row);
+    task.rows = PartStart(shape.m, kRowUnit, cut.row_blocks, row + 1) - task.first_row;
+    task.first_panel = PartStart(cut.panels, 1, cut.groups, group);
+    task.last_panel = PartStart(cut.panels, 1, cut.groups, group + 1);
+    task.copies_rows =
+        a.op == Op::kTranspose ||
+        (task.rows > kRowUnit && task.last_panel - task.first_panel >= kPanelsWorthACopy);
+    task.row_copy = ThreadScratch<float, RowScratch>(task.rows * deep);
+    task.panel_copy = ThreadScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+    HWY_DYNAMIC_DISPATCH(MultiplyTask)(task);
+  });
 }
 
 }  // namespace
 
-void Gemm(const GemmShape& shape, const GemmOperand& a, const GemmOperand& b, float* c,
-          std::int64_t c_stride, bool accumulate) {
-  constexpr std::int64_t kMax = std::numeric_limits<blasint>::max();
-  Check(std::max({shape.m, shape.n, shape.k, a.stride, b.stride, c_stride}) <= kMax,
-        "matrix extent beyond BLAS's integers");
-  const Grid grid = GridOf(shape);
-  ParallelFor(grid.rows * grid.columns, [&](std::int64_t part) {
-    const std::int64_t row = part / grid.columns, column = part % grid.columns;
-    const std::int64_t first_m = PartStart(shape.m, grid.rows, row);
-    const std::int64_t first_n = PartStart(shape.n, grid.columns, column);
-    const std::int64_t m = PartStart(shape.m, grid.rows, row + 1) - first_m;
-    const std::int64_t n = PartStart(shape.n, grid.columns, column + 1) - first_n;
-    Multiply({m, n, shape.k}, {RowOf(a, first_m), a.stride, a.op},
-             {ColumnOf(b, first_n), b.stride, b.op}, c + first_m * c_stride + first_n, c_stride,
-             accumulate);
+void PackedPanels::Pack(const WeightOperand& b, std::int64_t k, std::int64_t n) {
+  const std::int64_t panels = CeilDivide(n, kPanelColumns), values = k * kPanelColumns;
+  const std::int64_t size = DTypeSize(b.weight.dtype);
+  const std::int64_t bytes = panels * values * size;
+  if (storage_.size() < bytes) storage_ = Buffer<std::byte>(bytes);
+  k_ = k;
+  n_ = n;
+  dtype_ = b.weight.dtype;
+  PrepareScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+  ParallelFor(panels, [&](std::int64_t panel) {
+    float* scratch = ThreadScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+    std::byte* to = storage_.data() + panel * values * size;
+    if (dtype_ == DType::kF32) {
+      HWY_DYNAMIC_DISPATCH(PackPanel)
+      (b, k, n, panel, scratch, reinterpret_cast<float*>(to));
+      return;
+    }
+    // Widened and narrowed again: both are exact.
+    float* wide = ThreadScratch<float, RowScratch>(values);
+    HWY_DYNAMIC_DISPATCH(PackPanel)(b, k, n, panel, scratch, wide);
+    ConvertFromFloat(wide, values, dtype_, to);
   });
 }
 
+void Gemm(const GemmShape& shape, const GemmOperand& a, const WeightOperand& b,
+          const GemmOutput& out) {
+  Multiply(shape, a, &b, nullptr, out);
+}
+
+void Gemm(std::int64_t m, const GemmOperand& a, const PackedPanels& b, const GemmOutput& out) {
+  Multiply({m, b.n(), b.k()}, a, nullptr, &b, out);
+}
+
 }  // namespace clearhead
+#endif  // HWY_ONCE

@@ -3,7 +3,6 @@
 #define HWY_TARGET_INCLUDE "kernels/kernel_info.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target:
-#include <cblas.h>
 #include <hwy/highway.h>
 
 #include "kernels/bf16_gemm.h"
@@ -28,14 +27,13 @@ namespace clearhead {
 HWY_EXPORT(ActiveTarget);
 
 std::vector<KernelChoice> KernelChoices() {
-  const std::string blas = openblas_get_config();
-  const std::string version = blas.substr(0, blas.find(' ', blas.find(' ') + 1));
+  const std::string vectors =
+      std::string("Highway ") + hwy::TargetName(HWY_DYNAMIC_DISPATCH(ActiveTarget)());
   const bool tiles = Bf16GemmAvailable();
   return {
-      {"fp32 matrix products", version + " (" + openblas_get_corename() + ")",
-       "OpenBLAS picks its kernel by the CPU"},
-      {"vector kernels",
-       std::string("Highway ") + hwy::TargetName(HWY_DYNAMIC_DISPATCH(ActiveTarget)()),
+      {"fp32 matrix products", vectors,
+       "our own, over weights packed once or as they are used; fp32, bf16 and f16 weights"},
+      {"vector kernels", vectors,
        "the widest instruction set that this CPU and this build both have"},
       {"bf16 matrix products", tiles ? "AMX tiles" : "none: training runs in fp32",
        std::string(Bf16GemmReason())},

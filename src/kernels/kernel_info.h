@@ -9,7 +9,7 @@ namespace clearhead {
 
 struct KernelChoice {
   std::string kernel;  // "fp32 products"
-  std::string runs;    // "OpenBLAS 0.3.21 (Zen, OpenMP)"
+  std::string runs;    // "Highway AVX3"
   std::string reason;
 };
 

@@ -4,24 +4,13 @@
 #include <algorithm>
 
 #include "core/threads.h"
-#include "kernels/attention_scratch.h"
 #include "kernels/bf16_gemm.h"
 #include "kernels/column_sums.h"
 #include "kernels/gemm.h"
+#include "kernels/packed_matrix.h"
 
 namespace clearhead {
 namespace {
-
-void FillRows(std::int64_t rows, std::int64_t width, const float* row, RowsOf<float> out) {
-  ParallelRanges(
-      rows,
-      [&](int, std::int64_t first, std::int64_t last) {
-        for (std::int64_t r = first; r < last; ++r) {
-          std::copy(row, row + width, out.data + r * out.stride);
-        }
-      },
-      LeastRows(width));
-}
 
 void AddColumnSums(std::int64_t rows, std::int64_t width, RowsOf<const float> dy, float* dbias) {
   float* const sums[] = {dbias};
@@ -33,38 +22,32 @@ void AddColumnSums(std::int64_t rows, std::int64_t width, RowsOf<const float> dy
   });
 }
 
-// W as an fp32 operand [in, out].
-GemmOperand OperandOf(const Linear& layer) {
-  return {layer.weight.f32(), layer.stride,
-          layer.order == Order::kInOut ? Op::kNone : Op::kTranspose};
+// W as an operand [in, out].
+WeightOperand OperandOf(const Linear& layer) {
+  return {layer.weight, layer.stride, layer.order == Order::kInOut ? Op::kNone : Op::kTranspose};
 }
 
 // The transposed operand [out, in].
-GemmOperand TransposedOf(const Linear& layer) {
-  return {layer.weight.f32(), layer.stride,
-          layer.order == Order::kInOut ? Op::kTranspose : Op::kNone};
+WeightOperand TransposedOf(const Linear& layer) {
+  return {layer.weight, layer.stride, layer.order == Order::kInOut ? Op::kTranspose : Op::kNone};
 }
 
-// The stored matrix of a piece of a 16-bit layer, widened, as an fp32 layer without bias.
-struct Widened {};
-Linear Widen(const Linear& piece) {
-  const std::int64_t rows = piece.order == Order::kInOut ? piece.in : piece.out;
-  const std::int64_t columns = piece.order == Order::kInOut ? piece.out : piece.in;
-  float* values = ThreadScratch<float, Widened>(rows * columns);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    piece.weight.CopyTo(r * piece.stride, columns, values + r * columns);
-  }
-  return MakeLinear(Weight(values), nullptr, piece.in, piece.out, piece.order);
+bool RoundsInputs(const Linear& layer) {
+  return layer.rounds || (layer.packed != nullptr && layer.packed->rounds());
 }
 
-// Pieces of `extent` of which each makes a widened matrix of about a quarter of a megabyte: it
-// stays in the second-level cache between widening and product.
-template <typename Body>
-void ForPieces(std::int64_t extent, std::int64_t other, const Body& body) {
-  const std::int64_t piece =
-      std::max<std::int64_t>(16, (1 << 16) / std::max<std::int64_t>(other, 1));
-  ParallelFor((extent + piece - 1) / piece,
-              [&](std::int64_t i) { body(i * piece, std::min(piece, extent - i * piece)); });
+// C (+)= A B (+ bias) with a packed B, by the kernel that it was packed for.
+void MultiplyPacked(std::int64_t rows, RowsOf<const float> a, const PackedMatrix& b,
+                    const GemmOutput& out) {
+  if (!b.rounds()) return Gemm(rows, {a.data, a.stride}, b.panels, out);
+  Bf16Gemm({.m = rows,
+            .a = a.data,
+            .lda = a.stride,
+            .b = &b.tiles,
+            .c = out.c,
+            .ldc = out.stride,
+            .accumulate = out.accumulate,
+            .bias = out.bias});
 }
 
 // Rows rounded to bf16, contiguous.
@@ -83,10 +66,6 @@ Linear WithRoundedWeights(const Linear& layer, Buffer<float>* storage) {
   CopyMatrix(layer, matrix.data());
   *storage = Rounded(layer.in, layer.out, {matrix.data(), layer.out});
   return MakeLinear(Weight(storage->data()), layer.bias, layer.in, layer.out, Order::kInOut);
-}
-
-bool Contiguous(const Linear& layer) {
-  return layer.stride == (layer.order == Order::kInOut ? layer.out : layer.in);
 }
 
 }  // namespace
@@ -108,7 +87,7 @@ Linear OutputsOf(const Linear& layer, std::int64_t first, std::int64_t count) {
           .out = count,
           .order = layer.order,
           .stride = layer.stride,
-          .rounds = layer.rounds || layer.packed != nullptr};
+          .rounds = RoundsInputs(layer)};
 }
 
 Linear InputsOf(const Linear& layer, std::int64_t first, std::int64_t count) {
@@ -118,7 +97,7 @@ Linear InputsOf(const Linear& layer, std::int64_t first, std::int64_t count) {
           .out = layer.out,
           .order = layer.order,
           .stride = layer.stride,
-          .rounds = layer.rounds || layer.packed != nullptr};
+          .rounds = RoundsInputs(layer)};
 }
 
 void CopyMatrix(const Linear& layer, float* out) {
@@ -136,54 +115,21 @@ void CopyMatrix(const Linear& layer, float* out) {
 }
 
 void LinearForward(const Linear& layer, std::int64_t rows, RowsOf<const float> x, RowsOf<float> y) {
-  if (layer.packed != nullptr) {
-    return Bf16Gemm({.m = rows,
-                     .a = x.data,
-                     .lda = x.stride,
-                     .b = layer.packed,
-                     .c = y.data,
-                     .ldc = y.stride,
-                     .bias = layer.bias});
-  }
+  const GemmOutput out{.c = y.data, .stride = y.stride, .bias = layer.bias};
+  if (layer.packed != nullptr) return MultiplyPacked(rows, x, *layer.packed, out);
   if (layer.rounds) {
     Buffer<float> weights;
     const Buffer<float> rounded = Rounded(rows, layer.in, x);
     return LinearForward(WithRoundedWeights(layer, &weights), rows, {rounded.data(), layer.in}, y);
   }
-  if (!layer.weight.is_f32()) {
-    return ForPieces(layer.out, layer.in, [&](std::int64_t first, std::int64_t count) {
-      Linear piece = OutputsOf(layer, first, count);
-      const float* bias = piece.bias;
-      piece = Widen(piece);
-      piece.bias = bias;
-      LinearForward(piece, rows, x, {y.data + first, y.stride});
-    });
-  }
-  if (rows == 1 && Contiguous(layer)) {  // a token at a time: at the speed of memory
-    if (layer.order == Order::kInOut) {
-      return MatVec(layer.in, layer.out, x.data, layer.weight.f32(), layer.bias, y.data);
-    }
-    MatVecT(layer.out, layer.in, layer.weight.f32(), x.data, y.data);
-    for (std::int64_t i = 0; layer.bias != nullptr && i < layer.out; ++i) {
-      y.data[i] += layer.bias[i];
-    }
-    return;
-  }
-  if (layer.bias != nullptr) FillRows(rows, layer.out, layer.bias, y);
-  Gemm({rows, layer.out, layer.in}, {x.data, x.stride}, OperandOf(layer), y.data, y.stride,
-       /*accumulate=*/layer.bias != nullptr);
+  Gemm({rows, layer.out, layer.in}, {x.data, x.stride}, OperandOf(layer), out);
 }
 
 void LinearBackwardInput(const Linear& layer, std::int64_t rows, RowsOf<const float> dy,
                          RowsOf<float> dx, bool accumulate) {
+  const GemmOutput out{.c = dx.data, .stride = dx.stride, .accumulate = accumulate};
   if (layer.packed_transposed != nullptr) {
-    return Bf16Gemm({.m = rows,
-                     .a = dy.data,
-                     .lda = dy.stride,
-                     .b = layer.packed_transposed,
-                     .c = dx.data,
-                     .ldc = dx.stride,
-                     .accumulate = accumulate});
+    return MultiplyPacked(rows, dy, *layer.packed_transposed, out);
   }
   if (layer.rounds) {
     Buffer<float> weights;
@@ -191,14 +137,7 @@ void LinearBackwardInput(const Linear& layer, std::int64_t rows, RowsOf<const fl
     return LinearBackwardInput(WithRoundedWeights(layer, &weights), rows,
                                {rounded.data(), layer.out}, dx, accumulate);
   }
-  if (!layer.weight.is_f32()) {
-    return ForPieces(layer.in, layer.out, [&](std::int64_t first, std::int64_t count) {
-      LinearBackwardInput(Widen(InputsOf(layer, first, count)), rows, dy,
-                          {dx.data + first, dx.stride}, accumulate);
-    });
-  }
-  Gemm({rows, layer.in, layer.out}, {dy.data, dy.stride}, TransposedOf(layer), dx.data, dx.stride,
-       accumulate);
+  Gemm({rows, layer.in, layer.out}, {dy.data, dy.stride}, TransposedOf(layer), out);
 }
 
 void LinearBackwardWeight(const Linear& layer, std::int64_t rows, RowsOf<const float> x,
@@ -216,7 +155,7 @@ void LinearBackwardWeight(const Linear& layer, std::int64_t rows, RowsOf<const f
   const bool in_out = layer.order == Order::kInOut;
   const RowsOf<const float> a = in_out ? x : dy, b = in_out ? dy : x;
   const std::int64_t m = in_out ? layer.in : layer.out, n = in_out ? layer.out : layer.in;
-  if (layer.packed != nullptr) {
+  if (layer.packed != nullptr && layer.packed->rounds()) {
     scratch->Pack(b.data, rows, n, b.stride, /*transposed=*/false);
     Bf16Gemm({.m = m,
               .a = a.data,

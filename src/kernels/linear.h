@@ -5,8 +5,9 @@
 //   backward, input    dx[r,in]    = dy[r,out] W^T
 //   backward, weight   dW[in,out] += x^T dy,   dbias[out] += sum over rows of dy
 //
-// With packed weights the products run in bf16 on AMX tiles with fp32 sums; otherwise in fp32, also
-// where the weights are stored in 16 bits: they are widened a piece at a time, in cache.
+// Products run in fp32, also where the weights are stored in 16 bits: they are widened as they are
+// used. Weights that are packed (packed_matrix.h) are multiplied as they were packed: in fp32, with
+// the same bits as without packing, or in bf16 with fp32 sums.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 namespace clearhead {
 
 class PackedBf16;
+struct PackedMatrix;
 
 enum class Order { kInOut, kOutIn };  // which index is the row of the stored matrix
 
@@ -25,9 +27,9 @@ struct Linear {
   const float* bias = nullptr;  // [out], or null
   std::int64_t in = 0, out = 0;
   Order order = Order::kInOut;
-  std::int64_t stride = 0;                        // between rows of the stored matrix
-  const PackedBf16* packed = nullptr;             // W,   for forward
-  const PackedBf16* packed_transposed = nullptr;  // W^T, for the input gradient
+  std::int64_t stride = 0;                          // between rows of the stored matrix
+  const PackedMatrix* packed = nullptr;             // W,   for forward
+  const PackedMatrix* packed_transposed = nullptr;  // W^T, for the input gradient
   bool rounds = false;  // a part of a layer that runs in bf16: inputs are rounded as there
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Greedy decoding, one token at a time.
+// Decoding: one token at a time, or of many documents at once.
 #pragma once
 
 #include "model/model.h"
@@ -13,5 +13,8 @@ struct DecodingSpeed {
 
 // `tokens` after the first, which belongs to the prompt.
 DecodingSpeed TimeDecoding(const Model& model, std::int64_t tokens);
+
+// Documents written at once, `tokens` of each, as `clearhead write` does: tokens per second of all.
+double WritingTokensPerSecond(const Model& model, std::int64_t documents, std::int64_t tokens);
 
 }  // namespace clearhead

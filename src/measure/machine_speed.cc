@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "measure/machine_speed.h"
 
+#include <atomic>
+
+#include "core/threads.h"
 #include "kernels/bf16_gemm.h"
 #include "kernels/gemm.h"
+#include "kernels/machine_limits.h"
 #include "measure/bench_inputs.h"
 
 namespace clearhead {
@@ -31,8 +35,20 @@ double Bf16Speed(const Budget& budget) {
          });
 }
 
+double MultiplyAddSpeed(const Budget& budget) {
+  constexpr std::int64_t kRounds = 2'000'000;
+  const double count = static_cast<double>(Threads()) * static_cast<double>(kRounds) *
+                       static_cast<double>(MultiplyAddsPerRound());
+  std::atomic<float> out = 0.0f;
+  return 2.0 * count /
+         BestSeconds(budget, [&] { OnEachThread([&] { out = MultiplyAddRounds(kRounds); }); });
+}
+
 void ReadOnce(std::int64_t rows, const float* values, float* sums) {
-  MatVecT(rows, kReadWidth, values, values, sums);
+  ParallelRanges(rows, [&](int, std::int64_t first, std::int64_t last) {
+    for (std::int64_t r = first; r < last; ++r)
+      sums[r] = SumOf(values + r * kReadWidth, kReadWidth);
+  });
 }
 
 double ReadSpeed(std::span<const float> values, const Budget& budget) {

@@ -10,6 +10,7 @@
 #include "measure/bench_inputs.h"
 #include "measure/forward_times.h"
 #include "measure/step_times.h"
+#include "model/packed_weights.h"
 #include "use/generate.h"
 
 namespace clearhead {
@@ -49,7 +50,7 @@ std::vector<double> TimeSingleTask(const SingleTask& task, const ModelConfig& co
     }
     return EachSeconds(runs, [&] { work.SampledWithBackward(); });
   }
-  const Model model = RandomModel(config, 0);
+  Model model = RandomModel(config, 0);
   if (task.name == "dense-step-256") {
     TrainingWork work(model, {.batch = kBatch, .context = 256});
     return EachSeconds(runs, [&] { work.Run(); });
@@ -59,10 +60,12 @@ std::vector<double> TimeSingleTask(const SingleTask& task, const ModelConfig& co
     return EachSeconds(runs, [&] { work.Gated(); });
   }
   if (task.name.starts_with("forward-")) {
+    PackForUse(&model);
     ForwardWork work(model, task.name == "forward-64" ? 64 : 1024);
     return EachSeconds(runs, [&] { work.Run(); });
   }
   Check(task.name == "decoding", "a task without a measurement");
+  PackForUse(&model);
   const std::vector<std::int32_t> prompt = RandomTokens(config, kPrompt);
   return EachSeconds(runs, [&] { Generate(model, prompt, {.max_new = kDecoded}); });
 }

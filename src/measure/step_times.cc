@@ -48,13 +48,14 @@ PostTrainingWork::PostTrainingWork(const Model& model, const StepShape& shape)
       targets_(inputs_.size()) {}
 
 void PostTrainingWork::Step(const GateRun& gates) {
-  if (shape_.bf16) packed_.Pack(optimizer_.model());
+  const std::optional<PackedFor> packing = PackedInTraining(optimizer_.model().config, shape_.bf16);
+  if (packing) packed_.Pack(optimizer_.model(), *packing, PackedWays::kBoth);
   batches_.Fill(sample_, shape_.batch, inputs_.data(), targets_.data());
   const Pass pass{.model = optimizer_.model(),
                   .batch = shape_.batch,
                   .length = shape_.context,
                   .gates = gates,
-                  .packed = shape_.bf16 ? &packed_ : nullptr};
+                  .packed = packing ? &packed_ : nullptr};
   ForwardBackward(pass, inputs_.data(), targets_.data(), 1.0f, activations_,
                   &optimizer_.gradients(), &scratch_);
   optimizer_.Step(kRate, optimizer_.GradientNorm());

@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "model/packed_weights.h"
 
+#include <memory>
+#include <utility>
+
 #include "model/head_weights.h"
 
 namespace clearhead {
 namespace {
 
-void PackBoth(const Linear& layer, PackedMatrix* packed) {
+void PackLayer(const Linear& layer, PackedFor purpose, PackedWays ways, PackedLayer* packed) {
   if (layer.weight.empty()) return;
   const bool in_out = layer.order == Order::kInOut;
-  Buffer<float> widened;
-  const float* values = nullptr;
-  if (layer.weight.is_f32()) {
-    values = layer.weight.f32();
-  } else {
-    widened = Buffer<float>(layer.in * layer.out);
-    layer.weight.CopyTo(0, widened.size(), widened.data());
-    values = widened.data();
-  }
-  packed->forward.Pack(values, layer.in, layer.out, layer.stride, /*transposed=*/!in_out);
-  packed->transposed.Pack(values, layer.out, layer.in, layer.stride, /*transposed=*/in_out);
+  const auto operand = [&](bool plain) {
+    return WeightOperand(layer.weight, layer.stride, plain ? Op::kNone : Op::kTranspose);
+  };
+  packed->forward.Pack(operand(in_out), layer.in, layer.out, purpose);
+  if (ways == PackedWays::kForward) return;
+  packed->transposed.Pack(operand(!in_out), layer.out, layer.in, purpose);
 }
 
 }  // namespace
 
-void PackedWeights::Pack(const Model& model) {
+void PackedWeights::Pack(const Model& model, PackedFor purpose, PackedWays which) {
+  ways = which;
   blocks.resize(model.weights.blocks.size());
   for (std::size_t at = 0; at < blocks.size(); ++at) {
     const BlockLayers layers = LayersOf(model, static_cast<std::int64_t>(at));
     const auto pack = [&](const BlockLinear& layer) {
-      PackBoth(layer.linear, &blocks[at][layer.weight]);
+      PackLayer(layer.linear, purpose, which, &blocks[at][layer.weight]);
     };
     for (int i = 0; i < layers.projection_count; ++i) {
       pack(layers.projections[static_cast<std::size_t>(i)].layer);
@@ -39,7 +38,27 @@ void PackedWeights::Pack(const Model& model) {
       pack(*layer);
     }
   }
-  PackBoth(OutputLayer(model), &output);
+  PackLayer(OutputLayer(model), purpose, which, &output);
+}
+
+void PackedWeights::Use(const PackedLayer& packed, Linear* layer) const {
+  layer->packed = &packed.forward;
+  layer->packed_transposed = ways == PackedWays::kBoth ? &packed.transposed : nullptr;
+}
+
+std::optional<PackedFor> PackedInTraining(const ModelConfig& config, bool bf16) {
+  if (bf16) return PackedFor::kBf16;
+  if (config.ParameterCount() <= kWidenUpTo) return PackedFor::kF32;
+  return std::nullopt;
+}
+
+void PackForUse(Model* model, PackedWays ways) {
+  if (model->packed != nullptr && (ways == model->packed->ways || ways == PackedWays::kForward)) {
+    return;
+  }
+  auto packed = std::make_shared<PackedWeights>();
+  packed->Pack(*model, PackedFor::kF32, ways);
+  model->packed = std::move(packed);
 }
 
 }  // namespace clearhead

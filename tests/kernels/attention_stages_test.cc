@@ -80,15 +80,20 @@ TEST_P(StageSizes, GatedStagesAgreeWithTheFusedKernelsOnEveryGate) {
   for (const GateMode mode : {GateMode::kHard, GateMode::kSampled}) {
     AttentionProblem fused(GetParam()), staged(GetParam());
     const AttentionShape& shape = staged.shape;
+    std::vector<float> biases;
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      biases.push_back(0.4f * static_cast<float>(h) - 0.2f);
+    }
     const GateOptions gate{
-        .mode = mode, .bias = -0.5f, .noise = {.seed = 2, .step = 1, .layer = 4}};
+        .mode = mode, .bias = {-0.5f, biases.data()}, .noise = {.seed = 2, .step = 1, .layer = 4}};
     const std::size_t heads = static_cast<std::size_t>(shape.batch * shape.heads);
+    std::vector<double> fused_d_bias(heads), d_bias(heads);
     std::vector<std::int64_t> fused_edges(heads), edges(heads);
     std::vector<double> fused_probability(heads), probability(heads);
     GatedAttentionForward(shape, fused.input(), gate, fused.z.rows(), fused.log_sum_exp.data(),
                           {fused_edges.data(), fused_probability.data()});
     GatedAttentionBackward(shape, fused.input(), gate, 0.2f, fused.output(), fused.dz.rows(),
-                           fused.gradients());
+                           fused.gradients(), fused_d_bias.data());
 
     std::vector<float> scores(staged.matrix_size()), pattern(scores.size()), mask(scores.size());
     std::vector<float> weights(scores.size()), d(scores.size());
@@ -100,9 +105,10 @@ TEST_P(StageSizes, GatedStagesAgreeWithTheFusedKernelsOnEveryGate) {
     AttentionApplyBackward(shape, weights.data(), staged.v.rows(), staged.dz.rows(), d.data(),
                            staged.dv.rows());
     GateBackward(shape, gate, {scores.data(), pattern.data(), mask.data()}, d.data(), 0.2f,
-                 d.data());
+                 d.data(), d_bias.data());
     AttentionScoresBackward(shape, staged.q.rows(), staged.k.rows(), d.data(), staged.dq.rows(),
                             staged.dk.rows());
+    for (std::size_t n = 0; n < heads; ++n) EXPECT_NEAR(d_bias[n], fused_d_bias[n], 1e-4);
     EXPECT_EQ(edges, fused_edges);
     for (std::size_t n = 0; n < heads; ++n) {
       EXPECT_NEAR(probability[n], fused_probability[n], 1e-6 * probability[n]);

@@ -88,7 +88,7 @@ class Golden : public testing::TestWithParam<std::string> {
   }
   GateOptions Gate(const Json& test_case) {
     return {.mode = test_case["sample"] ? GateMode::kSampled : GateMode::kHard,
-            .bias = test_case["gate_bias"],
+            .bias = test_case["gate_bias"].get<float>(),
             .uniform = tensors_["u"].values.data()};
   }
 

@@ -16,7 +16,8 @@ namespace {
 
 // Uniform noise for every pair that keeps all gates away from their threshold, so that fp32 and
 // double must agree on each of them.
-std::vector<float> SafeNoise(const AttentionProblem& problem, float bias, std::uint64_t seed) {
+std::vector<float> SafeNoise(const AttentionProblem& problem, HeadNumbers bias,
+                             std::uint64_t seed) {
   const AttentionShape& shape = problem.shape;
   std::vector<float> uniform(problem.matrix_size(), 0.5f);
   RandomStream random(seed);
@@ -33,8 +34,8 @@ std::vector<float> SafeNoise(const AttentionProblem& problem, float bias, std::u
           do {
             u = static_cast<float>(random.Uniform());
           } while (u <= 0 || u >= 1 ||
-                   std::abs(s[i][j] + bias + std::log(u) - std::log1p(-static_cast<double>(u))) <
-                       1e-3);
+                   std::abs(s[i][j] + bias.Of(h) + std::log(u) -
+                            std::log1p(-static_cast<double>(u))) < 1e-3);
         }
       }
     }
@@ -45,23 +46,24 @@ std::vector<float> SafeNoise(const AttentionProblem& problem, float bias, std::u
 struct GatedRun {
   explicit GatedRun(const AttentionProblem& p)
       : open_edges(static_cast<std::size_t>(p.shape.batch * p.shape.heads)),
-        probability_sum(open_edges.size()) {}
+        probability_sum(open_edges.size()),
+        bias_gradient(open_edges.size()) {}
 
   void Forward(AttentionProblem& problem, const GateOptions& gate) {
     GatedAttentionForward(
         problem.shape, problem.input(), gate, problem.z.rows(), problem.log_sum_exp.data(),
         {.open_edges = open_edges.data(), .probability_sum = probability_sum.data()});
   }
-  void Backward(AttentionProblem& problem, const GateOptions& gate, float penalty) {
+  void Backward(AttentionProblem& problem, const GateOptions& gate, HeadNumbers penalty) {
     GatedAttentionBackward(problem.shape, problem.input(), gate, penalty, problem.output(),
-                           problem.dz.rows(), problem.gradients());
+                           problem.dz.rows(), problem.gradients(), bias_gradient.data());
   }
 
   std::vector<std::int64_t> open_edges;
-  std::vector<double> probability_sum;
+  std::vector<double> probability_sum, bias_gradient;
 };
 
-void ExpectMatchesReference(AttentionProblem& problem, const GateOptions& gate, float penalty,
+void ExpectMatchesReference(AttentionProblem& problem, const GateOptions& gate, HeadNumbers penalty,
                             double tolerance) {
   const AttentionShape& shape = problem.shape;
   GatedRun run(problem);
@@ -77,7 +79,7 @@ void ExpectMatchesReference(AttentionProblem& problem, const GateOptions& gate, 
       };
       reference::GateSettings<double> settings{
           .gate = gate.mode == GateMode::kHard ? reference::Gate::kHard : reference::Gate::kSampled,
-          .bias = gate.bias,
+          .bias = gate.bias.Of(h),
           .u = {}};
       if (gate.uniform != nullptr) settings.u = VisiblePart(shape, gate.uniform, b, h);
       const DoubleMatrix q = queries(problem.q), k = keys(problem.k), v = keys(problem.v);
@@ -90,7 +92,7 @@ void ExpectMatchesReference(AttentionProblem& problem, const GateOptions& gate, 
       EXPECT_NEAR(run.probability_sum[head], expected.probability_sum,
                   1e-6 * expected.probability_sum + 1e-12);
       const auto gradients = reference::GatedAttentionBackward(
-          q, k, v, scale, settings, static_cast<double>(penalty), queries(problem.dz));
+          q, k, v, scale, settings, static_cast<double>(penalty.Of(h)), queries(problem.dz));
       const auto expect_close = [&](const DoubleMatrix& actual, const DoubleMatrix& wanted) {
         const Difference difference = Compare(actual, wanted);
         EXPECT_LT(difference.absolute, tolerance * std::max(1.0, difference.magnitude));
@@ -98,6 +100,10 @@ void ExpectMatchesReference(AttentionProblem& problem, const GateOptions& gate, 
       expect_close(queries(problem.dq), gradients.dq);
       expect_close(keys(problem.dk), gradients.dk);
       expect_close(keys(problem.dv), gradients.dv);
+      // A sum over all pairs: held to the size of what is added up.
+      const double pairs = static_cast<double>(shape.queries * shape.keys);
+      EXPECT_NEAR(run.bias_gradient[head], gradients.dbias,
+                  tolerance * (std::max(1.0, std::abs(gradients.dbias)) + 1e-2 * pairs));
     }
   }
 }
@@ -119,6 +125,22 @@ TEST_P(GatedSizes, HardMatchesReference) {
     AttentionProblem problem(GetParam());
     ExpectMatchesReference(problem, {.mode = GateMode::kHard, .bias = bias}, -0.2f, 4e-6);
   }
+}
+
+// Every head with a bias and a penalty of its own.
+TEST_P(GatedSizes, BiasesAndPenaltiesByHead) {
+  AttentionProblem problem(GetParam());
+  std::vector<float> biases, penalties;
+  for (std::int64_t h = 0; h < problem.shape.heads; ++h) {
+    biases.push_back(-1.7f + 0.9f * static_cast<float>(h));
+    penalties.push_back(0.4f - 0.15f * static_cast<float>(h));
+  }
+  const HeadNumbers bias{0.31f, biases.data()}, penalty{0.05f, penalties.data()};
+  ExpectMatchesReference(problem, {.mode = GateMode::kHard, .bias = bias}, penalty, 4e-6);
+  std::vector<float> uniform = SafeNoise(problem, bias, 5);
+  ExpectMatchesReference(problem,
+                         {.mode = GateMode::kSampled, .bias = bias, .uniform = uniform.data()},
+                         penalty, 4e-6);
 }
 
 // Evaluation asks for edges only: another path through the row, with the same gates.
@@ -350,6 +372,11 @@ TEST(GatedReference, SoftGateMatchesFiniteDifferences) {
   expect_gradient(q, gradients.dq);
   expect_gradient(k, gradients.dk);
   expect_gradient(v, gradients.dv);
+  const double step = 1e-5;
+  settings.bias += step;
+  const double above = loss();
+  settings.bias -= 2 * step;
+  EXPECT_NEAR(gradients.dbias, (above - loss()) / (2 * step), 1e-8);
 }
 
 TEST(DenseReference, MatchesFiniteDifferences) {

@@ -6,10 +6,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/random.h"
+#include "core/threads.h"
 #include "kernels/linear.h"
 #include "support/with_threads.h"
 
@@ -31,9 +34,6 @@ void ExpectProduct(float fast, double exact, double magnitude, std::int64_t k) {
 struct Extents {
   std::int64_t m, n, k;
 };
-constexpr Extents kExtents[] = {{1, 1, 1},    {1, 7, 3},   {5, 1, 9},
-                                {17, 33, 65}, {3, 129, 8}, {64, 50, 127}};
-
 // The last four are shared out among threads, in parts along rows, columns and both.
 constexpr Extents kProducts[] = {{1, 1, 1},     {17, 33, 65},  {3, 129, 8},  {64, 50, 127},
                                  {530, 18, 30}, {19, 515, 29}, {131, 77, 53}};
@@ -80,9 +80,8 @@ TEST_P(GemmThreads, MatchesDoubleInAllLayouts) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, GemmThreads, testing::Values(1, 2, 3, 4, 7));
 
-// Many threads at once, each with products of its own one upon the other: a BLAS without locks
-// around its buffers mixes them up. (Debian's serial build does, with OPENBLAS_CORETYPE=Haswell in
-// 4 of 100.)
+// Many threads at once, each with products of its own one upon the other: scratch must be each
+// thread's own.
 TEST(Gemm, ManyThreadsMultiplyAtOnce) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
@@ -91,7 +90,7 @@ TEST(Gemm, ManyThreadsMultiplyAtOnce) {
       const auto a = RandomValues(100 * 100, static_cast<std::uint64_t>(t)),
                  b = RandomValues(100 * 100, static_cast<std::uint64_t>(t + 50));
       std::vector<float> c(100 * 100);
-      for (std::int64_t round = 0; round < 20000; ++round) {
+      for (std::int64_t round = 0; round < 2000; ++round) {
         const std::int64_t m = 16 + (7 * round + t) % 20, n = 16 + 13 * round % 20;
         const std::int64_t k = 16 + 11 * round % (round % 100 == 0 ? 80 : 20);
         Gemm({m, n, k}, {a.data(), m, Op::kTranspose}, {b.data(), n}, c.data(), n, false);
@@ -112,31 +111,101 @@ TEST(Gemm, ManyThreadsMultiplyAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(MatVec, BothLayoutsMatchDouble) {
-  for (const Extents e : kExtents) {
-    const auto x = RandomValues(e.k, 4), w = RandomValues(e.k * e.n, 5),
-               bias = RandomValues(e.n, 6);
-    std::vector<float> y(static_cast<std::size_t>(e.n)), plain(y.size()), transposed(y.size());
-    MatVec(e.k, e.n, x.data(), w.data(), bias.data(), y.data());
-    MatVec(e.k, e.n, x.data(), w.data(), nullptr, plain.data());
-    MatVecT(e.n, e.k, w.data(), x.data(), transposed.data());
-    for (std::int64_t j = 0; j < e.n; ++j) {
-      double sum = 0, magnitude = 0, sum_t = 0, magnitude_t = 0;
-      for (std::int64_t l = 0; l < e.k; ++l) {
-        const double xl = x[static_cast<std::size_t>(l)];
-        const double term = xl * w[static_cast<std::size_t>(l * e.n + j)];
-        const double term_t = xl * w[static_cast<std::size_t>(j * e.k + l)];
-        sum += term;
-        magnitude += std::abs(term);
-        sum_t += term_t;
-        magnitude_t += std::abs(term_t);
+// A matrix in a type, stored row by row with a gap behind each.
+struct Stored {
+  std::vector<std::byte> bytes;
+  std::int64_t stride;
+  DType dtype;
+  Weight weight() const { return {bytes.data(), dtype}; }
+  std::vector<float> Widened() const {
+    std::vector<float> values(bytes.size() / static_cast<std::size_t>(DTypeSize(dtype)));
+    weight().CopyTo(0, static_cast<std::int64_t>(values.size()), values.data());
+    return values;
+  }
+};
+Stored StoreAs(DType dtype, std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+  Stored stored{{}, columns + 5, dtype};
+  const auto values = RandomValues(rows * stored.stride, seed);
+  stored.bytes.resize(values.size() * static_cast<std::size_t>(DTypeSize(dtype)));
+  ConvertFromFloat(values.data(), rows * stored.stride, dtype, stored.bytes.data());
+  return stored;
+}
+
+class PackedProducts : public testing::TestWithParam<DType> {};
+
+// Packed or not, with any start: within rounding of double, and the same bits as each other, as on
+// other threads and as every row by itself.
+TEST_P(PackedProducts, MatchDoubleAndHaveTheBitsOfEveryOtherWay) {
+  constexpr Extents kShapes[] = {{1, 1, 1},     {1, 50, 300}, {3, 48, 128},
+                                 {8, 97, 129},  {9, 16, 257}, {40, 31, 500},
+                                 {70, 200, 64}, {2, 5, 0},    {5, 33, 2100}};
+  for (const Extents e : kShapes) {
+    for (const Op op : {Op::kNone, Op::kTranspose}) {
+      const bool plain = op == Op::kNone;
+      const Stored b = StoreAs(GetParam(), plain ? e.k : e.n, plain ? e.n : e.k, 7);
+      const auto a = RandomValues(e.m * (e.k + 1), 8), bias = RandomValues(e.n, 9);
+      PackedPanels packed;
+      packed.Pack({b.weight(), b.stride, op}, e.k, e.n);
+      const std::vector<float> before = RandomValues(e.m * e.n, 10), wide = b.Widened();
+      std::vector<double> exact(before.size()), magnitude(before.size());
+      for (std::int64_t i = 0; i < e.m; ++i) {
+        for (std::int64_t j = 0; j < e.n; ++j) {
+          const auto at = static_cast<std::size_t>(i * e.n + j);
+          for (std::int64_t l = 0; l < e.k; ++l) {
+            const double x = a[static_cast<std::size_t>(i * (e.k + 1) + l)];
+            const double y =
+                wide[static_cast<std::size_t>(plain ? l * b.stride + j : j * b.stride + l)];
+            exact[at] += x * y;
+            magnitude[at] += std::abs(x * y);
+          }
+        }
       }
-      const auto at = static_cast<std::size_t>(j);
-      ExpectProduct(plain[at], sum, magnitude, e.k);
-      ExpectProduct(y[at], sum + bias[at], magnitude + std::abs(bias[at]), e.k + 1);
-      ExpectProduct(transposed[at], sum_t, magnitude_t, e.k);
+      for (const int start : {0, 1, 2}) {  // nothing, C, a bias
+        const auto output = [&](std::vector<float>& c, std::int64_t row) {
+          return GemmOutput{.c = c.data() + row * e.n,
+                            .stride = e.n,
+                            .accumulate = start == 1,
+                            .bias = start == 2 ? bias.data() : nullptr};
+        };
+        std::vector<float> once = before, of_packed = before, by_row = before, threaded = before;
+        const GemmOperand rows{a.data(), e.k + 1};
+        Gemm({e.m, e.n, e.k}, rows, {b.weight(), b.stride, op}, output(once, 0));
+        Gemm(e.m, rows, packed, output(of_packed, 0));
+        for (std::int64_t r = 0; r < e.m; ++r) {
+          Gemm(1, {a.data() + r * (e.k + 1), e.k + 1}, packed, output(by_row, r));
+        }
+        {
+          ThreadPool pool(3);
+          const ThreadScope scope(&pool);
+          Gemm(e.m, rows, packed, output(threaded, 0));
+        }
+        EXPECT_EQ(once, of_packed);
+        EXPECT_EQ(once, by_row);
+        EXPECT_EQ(once, threaded);
+        for (std::size_t at = 0; at < once.size(); ++at) {
+          const double from = start == 1   ? before[at]
+                              : start == 2 ? bias[at % static_cast<std::size_t>(e.n)]
+                                           : 0.0;
+          ExpectProduct(once[at], from + exact[at], std::abs(from) + magnitude[at], e.k + 1);
+        }
+      }
     }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, PackedProducts,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                         [](const auto& type) { return std::string(DTypeName(type.param)); });
+
+TEST(Gemm, PaddingNeverReachesC) {
+  // Infinite rows meet the zeros that fill a panel up, NaN columns the rows beside them.
+  std::vector<float> a(9 * 4, std::numeric_limits<float>::infinity()), b(4 * 50, 1.0f);
+  std::vector<float> c(9 * 50);
+  Gemm({9, 50, 4}, {a.data(), 4}, {b.data(), 50}, c.data(), 50, false);
+  for (const float value : c) EXPECT_EQ(value, std::numeric_limits<float>::infinity());
+  b[49] = std::numeric_limits<float>::quiet_NaN();
+  Gemm({9, 50, 4}, {a.data(), 4}, {b.data(), 50}, c.data(), 50, false);
+  for (std::size_t i = 0; i < c.size(); ++i) EXPECT_EQ(std::isnan(c[i]), i % 50 == 49);
 }
 
 TEST(Linear, BackwardIsTheTransposeOfForward) {

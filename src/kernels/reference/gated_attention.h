@@ -78,16 +78,23 @@ GatedOutput<T> GatedAttention(const Matrix<T>& q, const Matrix<T>& k, const Matr
 }
 
 // Gradients of a loss with dLoss/dz = dz and dLoss/dsigmoid(g_ij) = c for every visible pair:
-// ds_ij = p_ij (a_ij r_ij - D_i) + p_ij r_ij sigmoid'(g_ij + n_ij) + c sigmoid'(g_ij).
+// ds_ij = p_ij (a_ij r_ij - D_i) + p_ij r_ij sigmoid'(g_ij + n_ij) + c sigmoid'(g_ij), of which the
+// bias has the last two terms.
 template <typename T>
-Gradients<T> GatedAttentionBackward(const Matrix<T>& q, const Matrix<T>& k, const Matrix<T>& v,
-                                    T scale, const GateSettings<T>& settings, T c,
-                                    const Matrix<T>& dz) {
+struct GatedGradients : Gradients<T> {
+  T dbias = 0;
+};
+
+template <typename T>
+GatedGradients<T> GatedAttentionBackward(const Matrix<T>& q, const Matrix<T>& k, const Matrix<T>& v,
+                                         T scale, const GateSettings<T>& settings, T c,
+                                         const Matrix<T>& dz) {
   const Matrix<T> s = Scores(q, k, scale);
   const Matrix<T> a = Gates(settings, s);
   const Matrix<T> p = Softmax(s);
   Matrix<T> weights = p;
   Matrix<T> ds = p;
+  GatedGradients<T> out;
   for (std::size_t i = 0; i < s.size(); ++i) {
     T output_dot = 0;  // D_i = sum_j p_ij a_ij r_ij = dz_i . z_i
     for (std::size_t j = 0; j < s[i].size(); ++j) {
@@ -96,12 +103,12 @@ Gradients<T> GatedAttentionBackward(const Matrix<T>& q, const Matrix<T>& k, cons
     }
     for (std::size_t j = 0; j < s[i].size(); ++j) {
       const T r = Dot(dz[i], v[j]);
-      ds[i][j] = p[i][j] * (a[i][j] * r - output_dot) +
-                 p[i][j] * r * SigmoidSlope(NoisyLogit(settings, s, i, j)) +
-                 c * SigmoidSlope(s[i][j] + settings.bias);
+      const T by_gate = p[i][j] * r * SigmoidSlope(NoisyLogit(settings, s, i, j)) +
+                        c * SigmoidSlope(s[i][j] + settings.bias);
+      ds[i][j] = p[i][j] * (a[i][j] * r - output_dot) + by_gate;
+      out.dbias += by_gate;
     }
   }
-  Gradients<T> out;
   ScoresBackward(q, k, scale, ds, out);
   out.dv = ApplyBackwardValues(weights, dz, k.size());
   return out;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// What a thread takes of a matrix product: a run of rows and a run of panels of C. (A header of its
+// own because gemm.cc is compiled several times, once per instruction set.)
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gemm.h"
+
+namespace clearhead {
+
+struct GemmTask {
+  const GemmShape* shape;
+  const GemmOperand* a;
+  const WeightOperand* b;      // or
+  const PackedPanels* packed;  // this
+  const GemmOutput* out;
+  std::int64_t first_row = 0, rows = 0, first_panel = 0, last_panel = 0;
+  bool copies_rows = false;
+  float* row_copy = nullptr;    // [chunk of k][rows][kChunk], if it copies
+  float* panel_copy = nullptr;  // two chunks of a panel
+};
+
+}  // namespace clearhead
