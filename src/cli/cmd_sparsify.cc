@@ -28,12 +28,14 @@ namespace fs = std::filesystem;
 
 struct Options {
   CommonOptions common;
-  std::string model, valid, out, logits, precision = "auto", part = "all";
+  std::string model, valid, out, logits, precision = "auto", part = "all", wire = "fp32";
   std::vector<std::string> texts;
   RunLength length;
   SparsifyOptions sparsify;
   SparsifyWatch watch;
-  bool lines = false;
+  bool lines = false, probe = false;
+  double rest = 0.0;
+  Option* rest_lr = nullptr;
 };
 
 struct Texts {
@@ -91,9 +93,24 @@ void Draw(const fs::path& out, double dense_loss, double tolerance) {
   DrawLineChart(chart, out / "sparsify.svg");
 }
 
-Json QualityJson(const SparseQuality& q) {
-  return {
-      {"loss", q.loss}, {"edge_fraction", q.edge_fraction}, {"edges_per_query", q.edges_per_query}};
+std::string SweepText(const std::vector<SweepPoint>& points) {
+  std::string text;
+  for (const SweepPoint& p : points) {
+    text +=
+        fmt::format("  bias {:5.2f}: {:6.2f} % open gates, {:6.2f} keys per query, loss {:+.4f}\n",
+                    p.bias, 100.0 * p.quality.edge_fraction, p.quality.edges_per_query, p.above);
+  }
+  return text;
+}
+
+std::string ProbeText(const RateProbe& probe) {
+  std::string text = fmt::format(
+      "rates of all but queries and keys, and the divergence that they lead to (from {:.4f}):\n",
+      probe.start);
+  for (const ProbePoint& p : probe.tried) {
+    text += fmt::format("  {:.2g}: {:.4f}\n", p.rest_lr, p.divergence);
+  }
+  return text + fmt::format("  taken: {:.2g}\n", probe.chosen);
 }
 
 void Run(const Options& given) {
@@ -107,7 +124,10 @@ void Run(const Options& given) {
   if (o.texts.empty() == o.logits.empty()) FailUsage("give --text, or --logits with --valid");
   if (!o.logits.empty() && o.valid.empty()) FailUsage("--logits needs --valid, a text");
   s.optimizer.part = ParseTrainedPart(o.part);
-  CheckTrainedPart(s.optimizer.part, dense.config);
+  CheckTrainedPart(s.optimizer.part, GatedCopy(dense, s.gate_bias, s.bias_by_head).config);
+  if (o.rest_lr->count() > 0) s.rest_lr = o.rest;
+  if (o.probe) s.probe_steps = ProbeOptions{}.steps;
+  if (o.probe && s.rest_lr) FailUsage("give --lr-rest or --probe-rates, not both");
   std::optional<StoredLogits> stored;
   if (!o.logits.empty()) {
     stored.emplace(o.logits, dense.config);
@@ -125,6 +145,7 @@ void Run(const Options& given) {
   s.warmup = std::min(s.warmup, s.steps / 10);
   s.seed = o.common.seed;
   s.shape.bf16 = UseBf16(o.precision);
+  s.run.together = RanksOfRun(o.wire);
   if (!s.run.resume && fs::exists(fs::path(o.out) / "model.safetensors")) {
     Fail("'{}' holds a model already; choose another folder, or remove it", o.out);
   }
@@ -138,7 +159,7 @@ void Run(const Options& given) {
   CheckLongEnough(texts.train, s.shape.context);
   CheckLongEnough(texts.valid, s.shape.context);
   if (o.lines && !stored) s.starts = LineStarts(tokenizer, texts.train);
-  MakeDirectory(o.out);
+  if (Ranks().first()) MakeDirectory(o.out);
 
   InterruptGuard interrupt;
   std::optional<Progress> bar;
@@ -146,7 +167,7 @@ void Run(const Options& given) {
   callbacks.should_stop = [&] { return interrupt.requested(); };
   const std::int64_t per_step = s.shape.batch * s.shape.accumulation * s.shape.context;
   callbacks.on_step = [&](const SparsifyProgress& p) {
-    if (!bar) bar.emplace("sparsify", p.steps * per_step, "tok");
+    if (!bar) bar.emplace("sparsify", p.steps * per_step, "tok", RankProgress());
     bar->Update(
         p.step * per_step,
         fmt::format("step {}/{} loss {:.3f} (dense {:.3f}) edges {:.2f} % beta {:.3g}{}", p.step,
@@ -160,13 +181,21 @@ void Run(const Options& given) {
       o.watch(p);
     }
   };
+  if (!o.common.json) {
+    callbacks.on_untrained = [](const std::vector<SweepPoint>& points) {
+      Print("gates on the weights as they are, the line to beat (loss above dense):\n" +
+            SweepText(points));
+    };
+    callbacks.on_probe = [](const RateProbe& probe) { Print(ProbeText(probe)); };
+  }
   const SparsifyResult r = Sparsify(dense, texts.train, texts.valid, s, o.out, callbacks);
   bar.reset();
+  if (!r.finished && r.step == 0) throw Interrupted("interrupted before the first step");
   if (!r.finished) {
     throw Interrupted(
         fmt::format("interrupted at step {}; go on with the same command and --resume", r.step));
   }
-  Draw(o.out, r.dense_loss, s.tolerance);
+  if (Ranks().first()) Draw(o.out, r.dense_loss, s.tolerance);
   if (!r.best) {
     Fail(
         "no model within {} nats of the dense validation loss {:.4f} was found: the last had loss "
@@ -175,18 +204,25 @@ void Run(const Options& given) {
         "in '{}')",
         s.tolerance, r.dense_loss, r.last.loss, 100.0 * r.last.edge_fraction, o.out);
   }
-  tokenizer.Save(o.out);
-  const Json json = {{"out", o.out},
-                     {"dense_loss", r.dense_loss},
-                     {"tolerance", s.tolerance},
-                     {"trained", ToText(s.optimizer.part)},
-                     {"best", QualityJson(*r.best)},
-                     {"last", QualityJson(r.last)},
-                     {"context", s.shape.context},
-                     {"steps", r.step},
-                     {"seconds", r.seconds},
-                     {"tokens_per_second", r.tokens_per_second}};
+  if (Ranks().first()) tokenizer.Save(o.out);
+  Json json = {{"out", o.out},
+               {"dense_loss", r.dense_loss},
+               {"tolerance", s.tolerance},
+               {"trained", ToText(s.optimizer.part)},
+               {"best", QualityJson(*r.best)},
+               {"last", QualityJson(r.last)},
+               {"context", s.shape.context},
+               {"steps", r.step},
+               {"seconds", r.seconds},
+               {"tokens_per_second", r.tokens_per_second},
+               {"gate_bias", r.gate_bias},
+               {"untrained", SweepJson(r.untrained)}};
+  if (r.probe) json["probe"] = ProbeJson(*r.probe);
+  if (s.sweep_bias) json["swept"] = SweepJson(r.swept);
   if (o.common.json) return PrintJson(json);
+  if (s.sweep_bias) {
+    Print("other biases, on the windows that choose (loss above dense):\n" + SweepText(r.swept));
+  }
   Print(
       fmt::format("{}: loss {:.4f} (dense {:.4f}) at {:.2f} % open gates, {:.2f} keys per query "
                   "and head; {} steps in {} "
@@ -206,7 +242,7 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
   Command* command =
       AddCommand(app, "sparsify", "Close as many attention gates as the model's loss allows",
                  "clearhead sparsify my-model --text book.txt --tokens 10M --out my-model-sparse",
-                 options, Run);
+                 options, Run, RunsOn::kAllRanks);
   const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("MODEL", o.model, "Folder or name of a dense model")->required();
   command->add_option("--text", o.texts, "Text files to train on");
@@ -226,16 +262,30 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
       ->add_option("--context", s.shape.context,
                    "Tokens per sequence (default: the model's positions, at most 256)")
       ->check(Range(1, 1 << 20));
-  command->add_option("--batch", s.shape.batch, "Sequences per pass (default: 16)")
+  command
+      ->add_option("--batch", s.shape.batch,
+                   "Sequences per pass, shared by all ranks (default: 16)")
       ->check(positive);
   command
       ->add_option("--accumulate", s.shape.accumulation, "Passes per optimiser step (default: 1)")
       ->check(positive);
   command->add_option("--lr", s.lr, "Peak learning rate (default: 0.001)")->check(PositiveNumber());
+  o.rest_lr =
+      command
+          ->add_option("--lr-rest", o.rest,
+                       "Peak rate of all that makes neither queries nor keys (default: --lr)")
+          ->check(NonNegativeNumber());
+  command->add_flag("--probe-rates", o.probe,
+                    "Find --lr-rest: the fastest rate that does a well-trained model no harm");
   command->add_option("--warmup", s.warmup, "Steps of linear warm-up (default: 30)")
       ->check(NonNegativeNumber());
   command->add_option("--gate-bias", s.gate_bias,
-                      "Constant added to every gate's logit (default: 2)");
+                      "Number added to every gate's logit (default: 2)");
+  command->add_flag("--head-bias", s.bias_by_head,
+                    "Train a gate bias of each head, which starts at --gate-bias");
+  command->add_flag("--sweep-bias", s.sweep_bias,
+                    "Choose the bias at the end, on the second half of the validation text; the "
+                    "figures are of the first");
   command
       ->add_option("--slack", s.slack,
                    "Nats of slack at the peak rate, falling with it (default: 0.06)")
@@ -250,13 +300,17 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
       ->check(PositiveNumber());
   command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.02)")
       ->check(PositiveNumber());
+  command->add_flag("--hold", s.hold,
+                    "Keep the penalty up where opening gates would not lower the loss");
+  command->add_flag("--concentrate", s.concentrate,
+                    "Press on heads with few open gates more than on those with many");
   command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")
       ->check(Range(0.0, 0.9999));
   command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")
       ->check(NonNegativeNumber());
   command->add_option("--train", o.part,
                       "What may change: all (default), attention, qk, or lora:R (merged on save)");
-  AddRunOptions(command, &s.run, "twenty in the run");
+  AddRunOptions(command, &s.run, &o.wire, "twenty in the run");
   command->add_flag("--recompute", s.shape.recompute,
                     "Keep less for backward and compute it again: less memory");
   command->add_flag("--lines", o.lines, "Start every sequence at the beginning of a line");

@@ -9,9 +9,12 @@
 #include "cli/gate_options.h"
 #include "cli/interrupt.h"
 #include "cli/numbers.h"
+#include "cli/precision.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/progress.h"
+#include "model/packed_weights.h"
+#include "text/token_file.h"
 #include "text/utf8.h"
 #include "use/write.h"
 
@@ -21,7 +24,7 @@ namespace {
 struct Options {
   CommonOptions common;
   GateFlags gates;
-  std::string model, prompt, out;
+  std::string model, prompt, out, precision = "fp32";
   WriteOptions write;
   Option* longest = nullptr;
 };
@@ -51,18 +54,56 @@ std::string SeparatorOf(const Tokenizer& tokenizer) {
   return read_back ? text : "\n";
 }
 
-// Without its first token where that is what stands between documents, and without embeddings
-// beyond the tokenizer's tokens (padding), which have no text.
-std::string TextOf(std::vector<std::int32_t> ids, const Tokenizer& tokenizer) {
-  std::erase_if(ids, [&](std::int32_t id) { return id >= tokenizer.vocabulary_size(); });
+// Without its first token where that is what stands between documents.
+std::string TextOf(std::span<const std::int32_t> ids, const Tokenizer& tokenizer) {
   if (tokenizer.begin_of_text()) return ToValidUtf8(tokenizer.DecodePrompt(ids));
   const std::size_t skipped = tokenizer.end_of_text() ? 1 : 0;
-  return ToValidUtf8(tokenizer.DecodeBytes(std::span(ids).subspan(skipped)));
+  return ToValidUtf8(tokenizer.DecodeBytes(ids.subspan(skipped)));
 }
+
+// Documents as they come, complete in the end or absent: as text, or as tokens where the file's
+// name asks for them.
+class Output {
+ public:
+  Output(const std::filesystem::path& path, const Tokenizer& tokenizer)
+      : path_(path), tokenizer_(tokenizer), separator_(SeparatorOf(tokenizer)) {
+    // A place that cannot be written is refused before the work.
+    if (!IsTokenFile(path)) {
+      text_.emplace(path);
+    } else if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path())) {
+      Fail("'{}': its folder is not there; make it first", path.string());
+    }
+  }
+  // Embeddings beyond the tokenizer's tokens (padding) are left out: nothing could read them.
+  void Add(const WrittenDocument& document) {
+    std::vector<std::int32_t> ids = document.ids;
+    std::erase_if(ids, [&](std::int32_t id) { return id >= tokenizer_.vocabulary_size(); });
+    if (!text_) {
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+      return;
+    }
+    if (!first_) text_->Write(separator_);
+    text_->Write(TextOf(ids, tokenizer_));
+    first_ = false;
+  }
+  void Commit() {
+    if (text_) return text_->Commit();
+    WriteTokenFile(path_, ids_);
+  }
+
+ private:
+  std::filesystem::path path_;
+  const Tokenizer& tokenizer_;
+  std::string separator_;
+  std::optional<AtomicFile> text_;
+  std::vector<std::int32_t> ids_;
+  bool first_ = true;
+};
 
 void Run(const Options& o) {
   const std::filesystem::path path = FindModel(o.model);
-  const Model model = LoadModel(path);
+  Model model = LoadModel(path);
+  if (!UseBf16(o.precision)) PackForUse(&model);
   const Tokenizer tokenizer = Tokenizer::Load(path);
   WriteOptions write = o.write;
   write.start = StartOf(o, model, tokenizer);
@@ -76,9 +117,13 @@ void Run(const Options& o) {
   write.generate.gates.sum_probabilities = false;
   if (o.longest->count() == 0) write.generate.max_new = model.config.positions;
 
-  const std::string separator = SeparatorOf(tokenizer);
+  std::optional<PackedWeights> packed;
+  if (UseBf16(o.precision)) {
+    packed.emplace().Pack(model, PackedFor::kBf16, PackedWays::kForward);
+    write.packed = &*packed;
+  }
   const auto begun = std::chrono::steady_clock::now();
-  AtomicFile file(o.out);
+  Output file(o.out, tokenizer);
   const InterruptGuard interrupt;
   std::int64_t documents = 0, tokens = 0, unfinished = 0;
   std::optional<Progress> bar;
@@ -86,8 +131,8 @@ void Run(const Options& o) {
   WriteDocuments(
       model, write,
       [&](const WrittenDocument& document) {
-        if (documents++ > 0) file.Write(separator);
-        file.Write(TextOf(document.ids, tokenizer));
+        ++documents;
+        file.Add(document);
         unfinished += document.finished ? 0 : 1;
       },
       [&](std::int64_t count) {
@@ -139,7 +184,10 @@ void AddWrite(CLI::App& app) {
       ->add_option("--documents,--stories", options->write.documents, "How many documents to write")
       ->required()
       ->check(Range(std::int64_t{1}, std::int64_t{1} << 32));
-  command->add_option("--out", options->out, "The text file")->required();
+  command
+      ->add_option("--out", options->out,
+                   "The text file; NAME.safetensors keeps tokens, as --text reads them")
+      ->required();
   command->add_option("--prompt", options->prompt, "How every document starts (default: freely)");
   options->write.generate.temperature = 1.0;
   command
@@ -161,6 +209,7 @@ void AddWrite(CLI::App& app) {
       ->add_option("--first", options->write.first_document,
                    "Number of the first document, to write a long text in pieces (default: 0)")
       ->check(NonNegativeNumber());
+  AddPrecision(command, &options->precision);
   options->gates.Add(command, /*with_weight=*/false);
 }
 

@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "tasks/story_tasks.h"
+#include "tasks/task_choice.h"
 #include "tasks/task_words.h"
 
 namespace clearhead {
@@ -23,46 +25,17 @@ constexpr TaskInfo kTasks[] = {
     {Task::kAddition, "addition", TaskMetric::kLogitDifference, "two-digit sums below 100"},
     {Task::kDigits, "digits", TaskMetric::kLogitDifference,
      "sums of three digits, one digit of the answer at a time"},
+    {Task::kStoryNames, "story-names", TaskMetric::kLogitDifference,
+     "who gets it, in a children's story"},
+    {Task::kStoryThings, "story-things", TaskMetric::kLogitDifference,
+     "the thing that had this colour"},
+    {Task::kStoryVerbs, "story-verbs", TaskMetric::kProbabilityDifference,
+     "was or were, after one or many"},
+    {Task::kStoryQuotes, "story-quotes", TaskMetric::kProbabilityDifference,
+     "what was opened is closed"},
 };
 
 constexpr int kListLength = 8;
-
-using Words = std::vector<std::string_view>;
-
-// One tenth of what can be asked, chosen by the question itself: the same for every seed and
-// tokenizer.
-bool InPart(std::string_view question, TaskPart part) {
-  std::uint64_t hash = 0;
-  for (const char letter : question) {
-    hash = HashCoordinates(hash, {static_cast<std::uint64_t>(static_cast<unsigned char>(letter))});
-  }
-  return (hash % 10 == 0) == (part == TaskPart::kHeldOut);
-}
-
-Words Usable(std::span<const std::string_view> words, std::string_view before,
-             const WordFilter& usable, std::size_t needed, std::string_view what) {
-  Words kept;
-  for (const std::string_view word : words) {
-    if (!usable || usable(fmt::format("{}{}", before, word))) kept.push_back(word);
-  }
-  if (kept.size() < needed) {
-    Fail(
-        "the tokenizer has single tokens for only {} of {} {}, the task needs {}; use a model with "
-        "a larger vocabulary or another task",
-        kept.size(), words.size(), what, needed);
-  }
-  return kept;
-}
-
-// `count` different ones, in random order.
-std::vector<std::uint64_t> Choose(RandomStream& random, std::size_t count, std::size_t from) {
-  std::vector<std::uint64_t> chosen;
-  while (chosen.size() < count) {
-    const std::uint64_t next = random.Below(from);
-    if (std::find(chosen.begin(), chosen.end(), next) == chosen.end()) chosen.push_back(next);
-  }
-  return chosen;
-}
 
 std::string Spaced(const Words& words, std::size_t first, std::size_t last) {
   std::string text;
@@ -294,6 +267,14 @@ TaskSentence MakeTaskSentence(Task task, std::uint64_t seed, std::uint64_t n, Ta
       return Addition(random, part);
     case Task::kDigits:
       return Digits(random, part);
+    case Task::kStoryNames:
+      return StoryNames(random, part, usable);
+    case Task::kStoryThings:
+      return StoryThings(random, part, usable);
+    case Task::kStoryVerbs:
+      return StoryVerbs(random, part, usable);
+    case Task::kStoryQuotes:
+      return StoryQuotes(random, part, usable);
   }
   Fail("unknown task");
 }

@@ -17,6 +17,18 @@
 //   digits        43+25=0                                        -> 6
 //                 sums digit by digit, for tokenizers of single characters; twin as above
 //
+// and, in the words of children's stories (story_tasks.h):
+//
+//   story-names   One day, Tom and Sam found a ball. Tom picked it up and gave the ball to -> Sam
+//                 twin: three other names; wrong answer: the name that came twice
+//   story-things  Tom had a red ball and Sam had a blue car. Tom loved the red ball. One day, Sam
+//                 wanted to play with the red -> ball
+//                 twin: the colours have changed places; wrong answer: the other thing
+//   story-verbs   One day, Tom went to the park. The dogs near the tree -> were, are
+//                 twin: one dog; wrong answers: was, is. Also the other way round
+//   story-quotes  Tom was happy. Tom said, "Mom, I want to play with my ball -> ." or !"
+//                 twin: nothing is quoted; wrong answers: . and ! alone
+//
 // Sentence n of a seed is a pure function of both. Sentences are split by what they ask (names,
 // years, numbers), one tenth held out: a model taught with the one part is scored on the other.
 #pragma once
@@ -30,7 +42,19 @@
 
 namespace clearhead {
 
-enum class Task { kCopy, kInduction, kIoi, kGreaterThan, kOpposites, kAddition, kDigits };
+enum class Task {
+  kCopy,
+  kInduction,
+  kIoi,
+  kGreaterThan,
+  kOpposites,
+  kAddition,
+  kDigits,
+  kStoryNames,
+  kStoryThings,
+  kStoryVerbs,
+  kStoryQuotes
+};
 enum class TaskPart { kTaught, kHeldOut };
 
 // What a model's next-token distribution after the prompt is judged by.

@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "core/threads.h"
+#include "text/token_file.h"
 
 namespace clearhead {
 namespace {
@@ -81,6 +82,11 @@ std::vector<std::int32_t> EncodeFiles(const Tokenizer& tokenizer,
                                       SpecialTokens special) {
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (IsTokenFile(paths[i])) {
+      const std::vector<std::int32_t> part = ReadTokenFile(paths[i], tokenizer.vocabulary_size());
+      ids.insert(ids.end(), part.begin(), part.end());
+      continue;
+    }
     if (tokenizer.begin_of_text()) {
       ids.push_back(*tokenizer.begin_of_text());
     } else if (i > 0 && tokenizer.end_of_text()) {

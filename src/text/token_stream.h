@@ -30,7 +30,8 @@ std::vector<std::int32_t> EncodeDocument(const Tokenizer& tokenizer,
                                          const std::filesystem::path& path);
 
 // File after file, each its own document: begin-of-text in front of each where the tokenizer has
-// it, else the end-of-text token between them, if there is one.
+// it, else the end-of-text token between them, if there is one. Token files (token_file.h) are
+// taken as they are.
 std::vector<std::int32_t> EncodeFiles(const Tokenizer& tokenizer,
                                       std::span<const std::filesystem::path> paths,
                                       SpecialTokens special = SpecialTokens::kRecognise);

@@ -14,6 +14,7 @@
 namespace clearhead {
 namespace {
 namespace fs = std::filesystem;
+using Moment = ParameterBlock::Moment;
 
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
@@ -40,20 +41,22 @@ std::vector<std::pair<std::int64_t, fs::path>> List(const fs::path& folder) {
   return found;
 }
 
-void ReadFlat(const SafetensorsFile& file, std::string_view name, const TrainingRun& run,
-              std::span<float> out) {
+// The bytes of `wanted` values; `picked` holds them where the file has the whole model's.
+std::span<const std::byte> ReadFlat(const SafetensorsFile& file, std::string_view name,
+                                    const TrainingRun& run, std::int64_t wanted,
+                                    Buffer<float>& picked) {
   const TensorEntry& entry = file.Get(name);
-  const auto wanted = static_cast<std::int64_t>(out.size());
   if (entry.dtype == DType::kF32 && entry.size() > wanted) {
     Buffer<float> whole(entry.size());
     ConvertToFloat(entry, whole.data());
-    if (run.PickTrained(whole.span(), out)) return;
+    picked = Buffer<float>(wanted);
+    if (run.PickTrained(whole.span(), picked.span())) return std::as_bytes(picked.span());
   }
   if (entry.dtype != DType::kF32 || entry.size() != wanted) {
     Fail("{}: '{}' has {} values, this model needs {}; it is a checkpoint of another model",
          file.source(), name, entry.size(), wanted);
   }
-  ConvertToFloat(entry, out.data());
+  return entry.bytes;
 }
 
 template <typename T>
@@ -94,19 +97,29 @@ bool IsTemporary(const fs::path& file) {
 }  // namespace
 
 void SaveCheckpoint(const fs::path& folder, ParameterBlock& parameters,
-                    const CheckpointState& state) {
+                    const CheckpointState& state, bool writes) {
+  if (!writes) {  // what the first rank asks for, in its order
+    parameters.VisitMoment(Moment::kFirst, {});
+    parameters.VisitMoment(Moment::kSecond, {});
+    return;
+  }
   MakeDirectory(folder);
-  const auto flat = [](std::string name, std::span<float> values) {
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(parameters.values().size())};
+  const auto moment = [&](std::string name, Moment which) {
     return TensorToWrite{.name = std::move(name),
                          .dtype = DType::kF32,
-                         .shape = {static_cast<std::int64_t>(values.size())},
-                         .data = values.data()};
+                         .shape = shape,
+                         .make = [&parameters, which](const auto& write) {
+                           parameters.VisitMoment(which, [&](std::span<const float> part) {
+                             write(std::as_bytes(part));
+                           });
+                         }};
   };
   const std::int64_t counters[] = {state.step, parameters.steps()};
   const std::vector<TensorToWrite> tensors = {
-      flat("weights", parameters.values()),
-      flat("first_moment", parameters.first_moment()),
-      flat("second_moment", parameters.second_moment()),
+      {.name = "weights", .dtype = DType::kF32, .shape = shape, .data = parameters.values().data()},
+      moment("first_moment", Moment::kFirst),
+      moment("second_moment", Moment::kSecond),
       {.name = "counters",
        .dtype = DType::kI64,
        .shape = {2},
@@ -138,9 +151,14 @@ CheckpointState LoadCheckpoint(const fs::path& path, const Json& settings, Train
   state.settings = ReadObject(file, "settings");
   CompareSettings(state.settings, settings, path.string());
   ParameterBlock& parameters = run.parameters();
-  ReadFlat(file, "weights", run, parameters.values());
-  ReadFlat(file, "first_moment", run, parameters.first_moment());
-  ReadFlat(file, "second_moment", run, parameters.second_moment());
+  Buffer<float> picked;
+  const std::span<float> values = parameters.values();
+  const auto read = [&](std::string_view name) {
+    return ReadFlat(file, name, run, static_cast<std::int64_t>(values.size()), picked);
+  };
+  std::memcpy(values.data(), read("weights").data(), values.size_bytes());
+  parameters.SetMoment(Moment::kFirst, read("first_moment"));
+  parameters.SetMoment(Moment::kSecond, read("second_moment"));
   const auto counters = ReadRaw<std::int64_t>(file, "counters", DType::kI64);
   if (counters.size() != 2 || counters[0] < 0 || counters[1] < 0) {
     Fail("{}: its counters make no sense", path.string());

@@ -19,9 +19,10 @@ struct CheckpointState {
   Json run;               // TrainingRun::State()
 };
 
-// Writes folder/checkpoint-<step>.safetensors, then removes older ones.
+// Writes folder/checkpoint-<step>.safetensors, then removes older ones. All ranks call it; the
+// first collects the moments part by part and writes.
 void SaveCheckpoint(const std::filesystem::path& folder, ParameterBlock& parameters,
-                    const CheckpointState& state);
+                    const CheckpointState& state, bool writes = true);
 
 // The newest checkpoint in the folder, if any.
 std::optional<std::filesystem::path> FindCheckpoint(const std::filesystem::path& folder);

@@ -18,8 +18,9 @@ class LossWatch {
  public:
   explicit LossWatch(double loss_of_guessing) : guess_(loss_of_guessing) {}
 
+  // `where` is put behind what is no finite number: " on rank 3".
   void Check(std::int64_t step, double loss, double gradient_norm,
-             const std::filesystem::path& checkpoints) {
+             const std::filesystem::path& checkpoints, const std::string& where = {}) {
     const auto stop = [&](const std::string& cause) {
       Fail(
           "training stopped at step {}: {}; try a lower --lr or a longer warm-up (the last good "
@@ -27,8 +28,10 @@ class LossWatch {
           "there is one, is in '{}')",
           step, cause, checkpoints.string());
     };
-    if (!std::isfinite(loss)) stop(fmt::format("the loss is {}", loss));
-    if (!std::isfinite(gradient_norm)) stop(fmt::format("the gradient norm is {}", gradient_norm));
+    if (!std::isfinite(loss)) stop(fmt::format("the loss is {}{}", loss, where));
+    if (!std::isfinite(gradient_norm)) {
+      stop(fmt::format("the gradient norm is {}{}", gradient_norm, where));
+    }
     if (seen_ > 0.0 && loss > average_ + 3.0 && loss > guess_ + 1.0) {
       stop(fmt::format("the loss exploded to {:.3f} from an average of {:.3f}", loss, average_));
     }

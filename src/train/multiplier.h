@@ -7,6 +7,8 @@
 //   v = clamp((CE_sparse - CE_dense - slack) / scale, -1, 1)   both on one batch: its noise cancels
 //   m = ema m + (1 - ema) v
 //   beta <- clamp(beta exp(-rate m), minimum, maximum)         loss too high: press less
+// Pressing less opens gates. Where open gates would not lower the loss, beta is held instead of
+// falling: the loss is then a matter of weights that are still on their way.
 // The loss answers beta some fifty steps late, and suddenly where a gate that mattered closes; to
 // open it again takes hundreds of steps. So beta moves slowly and has a lid (docs/sparsify.md).
 #pragma once
@@ -30,10 +32,11 @@ class Multiplier {
   explicit Multiplier(const MultiplierOptions& options)
       : options_(options), beta_(options.initial) {}
 
-  // `violation` = CE_sparse - CE_dense - slack, in nats.
-  void Update(double violation) {
+  // `violation` = CE_sparse - CE_dense - slack, in nats; `hold`: do not fall.
+  void Update(double violation, bool hold = false) {
     const double v = std::clamp(violation / options_.scale, -1.0, 1.0);
     average_ = options_.ema * average_ + (1.0 - options_.ema) * v;
+    if (hold && average_ > 0.0) return;
     beta_ =
         std::clamp(beta_ * std::exp(-options_.rate * average_), options_.minimum, options_.maximum);
   }

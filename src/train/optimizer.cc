@@ -6,9 +6,30 @@
 #include "core/error.h"
 
 namespace clearhead {
+namespace {
 
-Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
+float RateOf(Role role, const OptimizerOptions& options) {
+  if (role == Role::kGateBias) return options.gate_bias_rate;
+  return MakesQueriesOrKeys(role) ? 1.0f : options.rest_rate;
+}
+
+// When backward is done with a layer's gradients; of the embeddings it is last.
+std::int64_t StageOf(const ModelConfig& config, std::int64_t layer) {
+  return config.layers - layer;
+}
+std::int64_t StageOf(const ModelConfig& config, const ParameterSpec& spec) {
+  if (spec.layer != kOutsideBlocks) return StageOf(config, spec.layer);
+  const bool embedding =
+      spec.role == Role::kTokenEmbedding || spec.role == Role::kPositionEmbedding;
+  return StageOf(config, embedding ? -1 : config.layers);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const Model& start, const OptimizerOptions& options,
+                     const TrainingRanks& together)
     : options_(options), model_(start) {
+  model_.packed = nullptr;  // these weights will change
   const TrainedPart::Kind kind = options.part.kind;
   Check(kind == TrainedPart::Kind::kAll || options.weight_decay == 0.0f,
         "parts of tensors that are frozen must not decay");
@@ -17,7 +38,8 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
   for (const ParameterSpec& spec : ParameterTable(start.config)) {
     if (IsTrained(kind, spec.role)) {
       parts_.push_back({whole_size_, size, spec.shape.size()});
-      runs.push_back({spec.shape.size(), spec.decays() || options_.decay_everything});
+      runs.push_back({spec.shape.size(), spec.decays() || options_.decay_everything,
+                      StageOf(start.config, spec), RateOf(spec.role, options_)});
       size += spec.shape.size();
     }
     whole_size_ += spec.shape.size();
@@ -25,7 +47,7 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
   float *weights = nullptr, *gradients = nullptr;
   if (kind == TrainedPart::Kind::kLora) {
     lora_.emplace(start, options.part.rank);
-    block_ = ParameterBlock({{lora_->size(), /*decays=*/false}});
+    block_ = ParameterBlock({{lora_->size(), /*decays=*/false}}, together);
     lora_->Fill(block_.values().data());
     merged_ = Buffer<float>(size);
     d_merged_ = Buffer<float>(size);
@@ -33,7 +55,7 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
     weights = merged_.data();
     gradients = d_merged_.data();
   } else {
-    block_ = ParameterBlock(runs);
+    block_ = ParameterBlock(runs, together);
     weights = block_.values().data();
     gradients = block_.gradients().data();
   }
@@ -50,12 +72,17 @@ Optimizer::Optimizer(const Model& start, const OptimizerOptions& options)
   });
 }
 
+void Optimizer::Completed(std::int64_t layer) {
+  // LoRA's gradients are made of the matrices' when all of these are there.
+  if (!lora_) block_.Completed(StageOf(model_.config, layer));
+}
+
 double Optimizer::GradientNorm() {
   if (lora_) {
     lora_->Project(gradient_tensors_, block_.values().data(), block_.gradients().data());
-  } else {
-    ClearFrozenColumns(model_.config, options_.part.kind, gradient_tensors_);
   }
+  block_.SumGradients();
+  if (!lora_) ClearFrozenColumns(model_.config, options_.part.kind, gradient_tensors_);
   return block_.GradientNorm();
 }
 

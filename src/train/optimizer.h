@@ -24,19 +24,28 @@ struct OptimizerOptions {
   bool decay_everything = false;  // torch.optim.AdamW's default, for comparison
   float clip_norm = 1.0f;         // largest global gradient norm; 0 switches clipping off
   TrainedPart part = {};          // without weight decay if it is not everything
+  // Rates as shares of the step's, which is that of what makes queries and keys (a matrix that
+  // makes values too goes with them): of the gates' biases, and of everything else.
+  float gate_bias_rate = 10.0f;
+  float rest_rate = 1.0f;
 };
 
 class Optimizer {
  public:
   // Starts from the weights of `start`; those that are trained are copied.
-  Optimizer(const Model& start, const OptimizerOptions& options);
+  Optimizer(const Model& start, const OptimizerOptions& options,
+            const TrainingRanks& together = {});
 
   // The model being trained.
   const Model& model() const { return model_; }
   // Where backward adds to; null where frozen.
   ModelValues& gradients() { return gradient_tensors_; }
 
-  // Norm of the accumulated gradients of what is trained.
+  // What backward says as it goes (model/run.h), in the last pass of a step: gradients set off to
+  // the other ranks.
+  void Completed(std::int64_t layer);
+
+  // Norm of the accumulated gradients of what is trained, of all ranks.
   double GradientNorm();
 
   // Clips by `norm` (as returned above), steps, and clears the gradients.

@@ -19,7 +19,8 @@ inline std::uint64_t TokensFingerprint(std::span<const std::int32_t> tokens) {
   return hash;
 }
 
-// Model, text and shape of the step; each kind of run adds its own.
+// Model, text and shape of the step; each kind of run adds its own. How many ranks share a step is
+// not among them: a run may go on with others.
 inline Json StepSettings(const ModelConfig& config, std::span<const std::int32_t> train,
                          const StepShape& shape) {
   return {{"model", ToJson(config, "float32")},

@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/random.h"
 #include "train/checkpoint.h"
 #include "train/run_settings.h"
 #include "train/training_run.h"
-#include "use/evaluate.h"
 
 namespace clearhead {
 namespace {
@@ -34,6 +34,11 @@ Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
                {"ema", o.multiplier.ema},
                {"starts", o.starts.size()},
                {"seed", o.seed}});
+  // What a run may leave out; without it, it is what it was before there was a choice.
+  if (o.rest_lr) json["rest_lr"] = *o.rest_lr;
+  if (o.concentrate) json["concentrate"] = true;
+  if (o.hold) json["hold"] = true;
+  if (o.sweep_bias) json["sweep_bias"] = true;
   return json;
 }
 
@@ -51,59 +56,55 @@ double SlackAt(const SparsifyOptions& o, std::int64_t step) {
   return o.slack * RateAt(o, step) / o.lr + o.push * std::max(0.0, 1.0 - 2.0 * done);
 }
 
-SparseQuality Measure(const Model& model, std::span<const std::int32_t> valid,
-                      const SparsifyOptions& o) {
-  const Evaluation e = Evaluate(model, valid,
-                                {.context = o.shape.context,
-                                 .max_tokens = o.run.eval_tokens,
-                                 .gates = {.sum_probabilities = false}});
-  double open = 0.0;
-  for (const std::int64_t edges : e.open_edges) open += static_cast<double>(edges);
-  const double heads = static_cast<double>(std::max<std::size_t>(e.open_edges.size(), 1));
-  return {e.loss, open / (heads * static_cast<double>(e.causal_edges)),
-          open / (heads * static_cast<double>(e.tokens))};
+// How often, and how far, the held multiplier looks whether more open gates would help; and how
+// many nats they must buy, as a share of what counts as a full violation.
+constexpr std::int64_t kLookEvery = 10;
+constexpr double kLookShift = 1.0;
+constexpr double kLeastGain = 0.1;
+
+// Where the choice of the bias has windows of its own, the figures have the first half.
+QualityWindows QuotedWindows(std::span<const std::int32_t> valid, const SparsifyOptions& o) {
+  return {.tokens = o.sweep_bias ? valid.first(valid.size() / 2) : valid,
+          .context = o.shape.context,
+          .max_tokens = o.run.eval_tokens,
+          .ranks = o.run.together.ranks};
+}
+QualityWindows ChoosingWindows(std::span<const std::int32_t> valid, const SparsifyOptions& o) {
+  QualityWindows windows = QuotedWindows(valid, o);
+  windows.tokens = valid.subspan(valid.size() / 2);
+  return windows;
 }
 
-Json QualityJson(const SparseQuality& q) {
-  return {
-      {"loss", q.loss}, {"edge_fraction", q.edge_fraction}, {"edges_per_query", q.edges_per_query}};
+OptimizerOptions RatesOf(const SparsifyOptions& o) {
+  OptimizerOptions optimizer = o.optimizer;
+  if (o.rest_lr) optimizer.rest_rate = static_cast<float>(*o.rest_lr / o.lr);
+  return optimizer;
 }
 
-std::optional<SparseQuality> QualityOf(const Json& json) {
-  if (json.is_null()) return std::nullopt;
-  return SparseQuality{json.at("loss").get<double>(), json.at("edge_fraction").get<double>(),
-                       json.at("edges_per_query").get<double>()};
-}
-
-Json QualityJson(const std::optional<SparseQuality>& quality) {
-  return quality ? QualityJson(*quality) : Json();
-}
-
-Model GatedCopy(const Model& dense, float bias) {
-  Model gated = dense;
-  gated.config.attention = AttentionKind::kGated;
-  gated.config.gate_bias = bias;
-  return gated;
+SparsifyStepOptions StepOptionsOf(const SparsifyOptions& o) {
+  return {.shape = o.shape,
+          .distill = o.distill,
+          .seed = HashCoordinates(o.seed, {2}),
+          .concentrate = o.concentrate,
+          .stored = o.stored,
+          .ranks = o.run.together.ranks};
 }
 
 class SparsifyRun final : public TrainingRun {
  public:
-  SparsifyRun(const Model& dense, std::span<const std::int32_t> train,
+  SparsifyRun(const Model& dense, const Model& gated, std::span<const std::int32_t> train,
               std::span<const std::int32_t> valid, const SparsifyOptions& options,
               const std::filesystem::path& best_folder, const SparsifyCallbacks& callbacks)
       : dense_(dense),
-        valid_(valid),
         options_(options),
         best_folder_(best_folder),
         callbacks_(callbacks),
-        settings_(SparsifySettings(GatedCopy(dense, options.gate_bias), train, valid, options)),
-        dense_loss_(Measure(dense, valid, options).loss),
+        windows_(QuotedWindows(valid, options)),
+        settings_(SparsifySettings(gated, train, valid, options)),
+        dense_loss_(MeasureQuality(dense, windows_).loss),
         batches_(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts),
-        optimizer_(GatedCopy(dense, options.gate_bias), options.optimizer),
-        step_(optimizer_.model().config, {.shape = options.shape,
-                                          .distill = options.distill,
-                                          .seed = HashCoordinates(options.seed, {2}),
-                                          .stored = options.stored}),
+        optimizer_(gated, RatesOf(options), options.run.together),
+        step_(optimizer_.model().config, StepOptionsOf(options)),
         multiplier_(options.multiplier),
         progress_{.steps = options.steps, .target = target()} {}
 
@@ -122,28 +123,32 @@ class SparsifyRun final : public TrainingRun {
     const double lr = RateAt(options_, step), slack = SlackAt(options_, step);
     const double beta = multiplier_.beta();
     const SparsifyStepResult r = step_.Gradients(optimizer_, dense_, batches_, step, beta);
-    multiplier_.Update(r.loss - r.dense_loss - slack);
+    const bool held = Look(step);
+    multiplier_.Update(r.loss - r.dense_loss - slack, held);
     progress_.result = r;
     progress_.beta = beta;
     progress_.slack = slack;
     progress_.lr = lr;
-    return {.loss = r.loss,
-            .gradient_norm = r.gradient_norm,
-            .lr = lr,
-            .metrics = {{"loss", r.loss},
-                        {"dense_loss", r.dense_loss},
-                        {"divergence", r.divergence},
-                        {"gate_probability", r.penalty},
-                        {"sampled_edge_fraction", r.open_share},
-                        {"beta", beta},
-                        {"slack", slack},
-                        {"lr", lr},
-                        {"gradient_norm", r.gradient_norm}}};
+    RunStep done{.loss = r.loss,
+                 .gradient_norm = r.gradient_norm,
+                 .lr = lr,
+                 .broken_rank = r.broken_rank,
+                 .metrics = {{"loss", r.loss},
+                             {"dense_loss", r.dense_loss},
+                             {"divergence", r.divergence},
+                             {"gate_probability", r.penalty},
+                             {"sampled_edge_fraction", r.open_share},
+                             {"beta", beta},
+                             {"slack", slack},
+                             {"lr", lr},
+                             {"gradient_norm", r.gradient_norm}}};
+    if (gain_) done.metrics["gain_of_opening"] = *gain_;
+    return done;
   }
   void Update(double lr, double norm) override { optimizer_.Step(lr, norm); }
 
   bool Evaluate(Json& line) override {
-    quality_ = Measure(optimizer_.model(), valid_, options_);
+    quality_ = MeasureQuality(optimizer_.model(), windows_);
     progress_.model = &optimizer_.model();
     const bool feasible = quality_->loss <= target();
     line["valid"] = QualityJson(*quality_);
@@ -151,21 +156,28 @@ class SparsifyRun final : public TrainingRun {
     line["feasible"] = feasible;
     if (!feasible || (best_ && quality_->edge_fraction >= best_->edge_fraction)) return false;
     best_ = quality_;
-    SaveModel(optimizer_.model(), best_folder_);
+    if (options_.run.together.writes()) SaveModel(optimizer_.model(), best_folder_);
     return true;  // the best model and the memory of it belong together
   }
 
   Json State() const override {
-    return {{"beta", multiplier_.beta()},
-            {"violation", multiplier_.average()},
-            {"last", QualityJson(quality_)},
-            {"best", QualityJson(best_)}};
+    Json state = {{"beta", multiplier_.beta()},
+                  {"violation", multiplier_.average()},
+                  {"last", QualityJson(quality_)},
+                  {"best", QualityJson(best_)}};
+    if (gain_) state["gain_of_opening"] = *gain_;
+    if (options_.concentrate) state["concentrate_scale"] = step_.concentrate_scale();
+    return state;
   }
   void Restore(const Json& state, const std::string& source) override {
     try {
       multiplier_.Restore(state.at("beta").get<double>(), state.at("violation").get<double>());
       quality_ = QualityOf(state.at("last"));
       best_ = QualityOf(state.at("best"));
+      if (state.contains("gain_of_opening")) gain_ = state["gain_of_opening"].get<double>();
+      if (options_.concentrate) {
+        step_.RestoreConcentrateScale(state.at("concentrate_scale").get<double>());
+      }
     } catch (const Json::exception&) {
       Fail("{}: not a checkpoint of sparsify", source);
     }
@@ -195,13 +207,25 @@ class SparsifyRun final : public TrainingRun {
   double target() const { return dense_loss_ + options_.tolerance; }
   SparseQuality last() const { return quality_.value_or(SparseQuality{}); }
   std::optional<SparseQuality> best() const { return best_; }
+  const Model& model() const { return optimizer_.model(); }
+  const QualityWindows& windows() const { return windows_; }
 
  private:
+  // Whether the penalty is to be held. Looks now and then, where it would fall.
+  bool Look(std::int64_t step) {
+    if (!options_.hold) return false;
+    if (step % kLookEvery == 0 && multiplier_.average() > 0.0) {
+      const double gain = step_.GainOfOpening(optimizer_.model(), kLookShift);
+      gain_ = gain_ ? 0.5 * (*gain_ + gain) : gain;
+    }
+    return gain_ && *gain_ < kLeastGain * options_.multiplier.scale;
+  }
+
   const Model& dense_;
-  std::span<const std::int32_t> valid_;
   const SparsifyOptions& options_;
   std::filesystem::path best_folder_;
   const SparsifyCallbacks& callbacks_;
+  QualityWindows windows_;
   Json settings_;
   double dense_loss_;  // validation
   Batches batches_;
@@ -210,38 +234,123 @@ class SparsifyRun final : public TrainingRun {
   Multiplier multiplier_;
   SparsifyProgress progress_;
   std::optional<SparseQuality> quality_, best_;  // last known; feasible with the fewest edges
+  std::optional<double> gain_;  // of opening gates: mean of the looks, later ones count more
 };
 
+// A resumed run goes on with the rate that was found when it began. Nothing when stopped.
+std::optional<RateProbe> Probe(const Model& dense, const Model& gated,
+                               std::span<const std::int32_t> train, const SparsifyOptions& o,
+                               const std::filesystem::path& out,
+                               const SparsifyCallbacks& callbacks) {
+  const std::filesystem::path file = out / "probe.json";
+  if (o.run.resume) return ProbeOf(ReadJsonFile(file), file.string());
+  Batches batches(train, o.shape.context, HashCoordinates(o.seed, {3}), o.starts);
+  SparsifyStep step(gated.config, StepOptionsOf(o));
+  Communicator* ranks = o.run.together.ranks;
+  const auto should_stop = [&] {  // all ranks or none
+    const bool mine = callbacks.should_stop && callbacks.should_stop();
+    return ranks == nullptr ? mine : ranks->Any(mine);
+  };
+  std::optional<RateProbe> probe = ProbeRestRate(
+      gated, dense, o.optimizer, o.run.together, batches, step,
+      {.steps = o.probe_steps, .lr = o.lr, .beta = o.multiplier.minimum}, should_stop);
+  if (!probe) return std::nullopt;
+  if (o.run.together.writes()) {
+    MakeDirectory(out);
+    WriteJsonFile(file, ProbeJson(*probe));
+  }
+  if (callbacks.on_probe) callbacks.on_probe(*probe);
+  return probe;
+}
+
+// The bias with the fewest edges within the tolerance on the windows for choosing; as it is, where
+// none is.
+std::vector<SweepPoint> ChooseBias(const Model& dense, const QualityWindows& windows,
+                                   double tolerance, Model* model) {
+  std::vector<double> shifts;
+  for (double shift = 1.0; shift >= -2.0; shift -= 0.25) shifts.push_back(shift);
+  const double dense_loss = MeasureQuality(dense, windows).loss;
+  std::vector<SweepPoint> points = SweepBias(*model, dense_loss, windows, shifts);
+  if (const SweepPoint* best = FewestEdges(points, tolerance)) {
+    model->config.gate_bias = static_cast<float>(best->bias);
+  }
+  return points;
+}
+
 }  // namespace
+
+Model GatedCopy(const Model& dense, float bias, bool bias_by_head) {
+  Model gated = dense;
+  gated.config.attention = AttentionKind::kGated;
+  gated.config.gate_bias = bias;
+  gated.config.gate_bias_by_head = bias_by_head;
+  if (!bias_by_head) return gated;
+  struct Storage {
+    std::shared_ptr<const void> base;
+    std::vector<float> zeros;
+  };
+  const ModelConfig& config = gated.config;
+  auto storage = std::make_shared<Storage>();
+  storage->base = dense.storage;
+  storage->zeros.resize(static_cast<std::size_t>(config.heads));
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    gated.weights(Role::kGateBias, layer) = Weight(storage->zeros.data());
+  }
+  gated.storage = std::move(storage);
+  return gated;
+}
 
 SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks) {
   Check(dense.config.attention == AttentionKind::kSoftmax, "sparsify starts from a dense model");
+  if (options.concentrate && options.run.together.ranks != nullptr &&
+      !options.run.together.ranks->alone()) {
+    Fail("--concentrate looks at every head over a whole batch; run it on one rank");
+  }
   CheckStepShape(dense.config, options.shape, options.steps);
   CheckVocabulary(train, dense.config.vocabulary);
   CheckVocabulary(valid, dense.config.vocabulary);
   if (!options.run.resume) RefuseAnotherRun(out);
   const std::filesystem::path best_folder = out / "best";
-  SparsifyRun run(dense, train, valid, options, best_folder, callbacks);
+  const Model gated = GatedCopy(dense, options.gate_bias, options.bias_by_head);
+  SparsifyResult result;
+  result.untrained = SweepUntrained(dense, gated, QuotedWindows(valid, options));
+  if (callbacks.on_untrained) callbacks.on_untrained(result.untrained);
+  SparsifyOptions chosen = options;
+  if (options.probe_steps > 0) {
+    result.probe = Probe(dense, gated, train, options, out, callbacks);
+    if (!result.probe) return result;
+    chosen.rest_lr = result.probe->chosen;
+  }
+  SparsifyRun run(dense, gated, train, valid, chosen, best_folder, callbacks);
   RunOptions run_options = options.run;
   if (run_options.eval_every == 0) {
     run_options.eval_every = std::max<std::int64_t>(1, options.steps / 20);
   }
   const RunOutcome outcome = RunTraining(run, run_options, out, callbacks.should_stop);
-  if (outcome.finished) {
-    if (run.best()) SaveModel(LoadModel(best_folder), out);
-    std::error_code ignored;
-    std::filesystem::remove_all(best_folder, ignored);
-    RemoveCheckpoints(CheckpointFolder(out));
+  result.finished = outcome.finished;
+  result.step = outcome.step;
+  result.dense_loss = run.dense_loss();
+  result.last = run.last();
+  result.best = run.best();
+  result.seconds = outcome.seconds;
+  result.tokens_per_second = outcome.tokens_per_second;
+  if (!outcome.finished || !options.run.together.writes()) return result;
+  Model kept = run.best() ? LoadModel(best_folder) : run.model();
+  if (options.sweep_bias) {
+    QualityWindows choosing = ChoosingWindows(valid, options), quoted = run.windows();
+    choosing.ranks = quoted.ranks = nullptr;  // the others have left
+    result.swept = ChooseBias(dense, choosing, options.tolerance, &kept);
+    const SparseQuality quality = MeasureQuality(kept, quoted);
+    if (run.best() || quality.loss <= run.target()) result.best = quality;
   }
-  return {.finished = outcome.finished,
-          .step = outcome.step,
-          .dense_loss = run.dense_loss(),
-          .last = run.last(),
-          .best = run.best(),
-          .seconds = outcome.seconds,
-          .tokens_per_second = outcome.tokens_per_second};
+  result.gate_bias = kept.config.gate_bias;
+  if (result.best) SaveModel(kept, out);
+  std::error_code ignored;
+  std::filesystem::remove_all(best_folder, ignored);
+  RemoveCheckpoints(CheckpointFolder(out));
+  return result;
 }
 
 }  // namespace clearhead

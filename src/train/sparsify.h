@@ -9,6 +9,8 @@
 #include <span>
 
 #include "train/multiplier.h"
+#include "train/rate_probe.h"
+#include "train/sparse_quality.h"
 #include "train/sparsify_step.h"
 #include "train/train.h"
 
@@ -17,30 +19,30 @@ namespace clearhead {
 struct SparsifyOptions {
   StepShape shape;
   std::int64_t steps = 2000;
-  double lr = 1e-3;             // peak
-  std::int64_t warmup = 30;     // steps
-  double decay_fraction = 0.4;  // the last part of the run, over which the rate falls to 0
-  float gate_bias = 2.0f;       // constant; positive: gates start mostly open
-  double tolerance = 0.01;      // nats above the dense validation loss that are accepted
+  double lr = 1e-3;                    // peak; of queries and keys where rest_lr is given
+  std::optional<double> rest_lr = {};  // of everything else
+  std::int64_t probe_steps = 0;        // > 0: rest_lr is what a probe of as many steps finds
+  std::int64_t warmup = 30;            // steps
+  double decay_fraction = 0.4;         // the last part of the run, over which the rate falls to 0
+  float gate_bias = 2.0f;              // positive: gates start mostly open
+  bool bias_by_head = false;           // each head's bias starts there and is trained
+  double tolerance = 0.01;             // nats above the dense validation loss that are accepted
   // At a useful rate the noise of training alone costs more than the tolerance, so the constraint
   // is looser while the rate is high and closes as it decays:
   //   slack_t = slack lr_t / lr + push max(0, 1 - 2 t / steps)
   double slack = 0.06;
   double push = 0.2;
   float distill = 1.0f;
+  bool concentrate = false;  // few heads with many open gates rather than many with few
   MultiplierOptions multiplier;
+  bool hold = false;        // keep the penalty up where opening gates would not lower the loss
+  bool sweep_bias = false;  // at the end choose the bias, on a half of the validation text that no
+                            // figure is quoted of
   OptimizerOptions optimizer{.beta2 = 0.98f, .weight_decay = 0.0f};  // and the part that is trained
   std::uint64_t seed = 0;
   std::vector<std::int64_t> starts = {};
   const StoredLogits* stored = nullptr;  // the teacher's; the training tokens are then its ids
   RunOptions run;                        // eval_every 0: twenty times in the run
-};
-
-// A gated model on the validation text with hard gates.
-struct SparseQuality {
-  double loss = 0.0;
-  double edge_fraction = 0.0;    // open gates / causal pairs at the run's context
-  double edges_per_query = 0.0;  // mean open keys per query and head
 };
 
 struct SparsifyProgress {
@@ -54,6 +56,8 @@ struct SparsifyProgress {
 };
 
 struct SparsifyCallbacks {
+  std::function<void(const std::vector<SweepPoint>&)> on_untrained = {};
+  std::function<void(const RateProbe&)> on_probe = {};
   std::function<void(const SparsifyProgress&)> on_step = {};
   std::function<bool()> should_stop = {};
 };
@@ -64,9 +68,16 @@ struct SparsifyResult {
   double dense_loss = 0.0;            // validation
   SparseQuality last;                 // at the end of training
   std::optional<SparseQuality> best;  // what was saved; none: the tolerance was never met
+  std::vector<SweepPoint> untrained;  // the dense weights with gates
+  std::optional<RateProbe> probe;
+  std::vector<SweepPoint> swept;  // what was saved with other biases, on the windows apart
+  double gate_bias = 0.0;         // of what was saved
   double seconds = 0.0;
   double tokens_per_second = 0.0;
 };
+
+// The dense model with gates.
+Model GatedCopy(const Model& dense, float bias, bool bias_by_head);
 
 // Trains a gated copy of `dense` and leaves the best feasible model in `out` (config.json,
 // model.safetensors). metrics.jsonl, checkpoints, resume, NaN stop and interruption are those of

@@ -2,6 +2,9 @@
 #include "train/sparsify_step.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
 
 #include "kernels/loss.h"
 #include "model/output.h"
@@ -18,6 +21,22 @@ const SparsifyStepOptions& Checked(const ModelConfig& config, const SparsifyStep
   return options;
 }
 
+// What makes the mean over heads of d sqrt(P_h + floor) / d P_h one.
+double ConcentrateScale(const Activations& a) {
+  const double pairs = 0.5 * static_cast<double>(a.length) * static_cast<double>(a.length + 1);
+  const std::int64_t layers = std::ssize(a.blocks), B = a.batch;
+  const std::int64_t H = a.gate_probability_sum.size() / (layers * B);
+  double slopes = 0.0;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    for (std::int64_t h = 0; h < H; ++h) {
+      double sum = 0.0;
+      for (std::int64_t b = 0; b < B; ++b) sum += a.gate_probability_sum[(layer * B + b) * H + h];
+      slopes += 0.5 / std::sqrt(sum / (static_cast<double>(B) * pairs) + kConcentrateFloor);
+    }
+  }
+  return static_cast<double>(layers * H) / slopes;
+}
+
 double Mean(const float* values, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; ++i) sum += values[i];
@@ -28,17 +47,18 @@ double Mean(const float* values, std::int64_t count) {
 
 SparsifyStep::SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options)
     : options_(Checked(config, options)),
-      student_(config, options.shape.batch, options.shape.context, KeepOf(options.shape),
-               LogitRows(options.shape.batch * options.shape.context)),
+      own_(RankBatchOf(options.shape.batch, options.ranks)),
+      student_(config, own_.batch, options.shape.context, KeepOf(options.shape),
+               LogitRows(own_.batch * options.shape.context)),
       teacher_logits_(student_.logit_rows * config.vocabulary),
-      starts_(static_cast<std::size_t>(options.shape.batch)),
-      teacher_losses_(options.shape.batch * options.shape.context),
+      starts_(static_cast<std::size_t>(own_.batch)),
+      teacher_losses_(own_.batch * options.shape.context),
       divergences_(teacher_losses_.size()),
       inputs_(static_cast<std::size_t>(teacher_losses_.size())),
       targets_(inputs_.size()) {
-  if (options.shape.bf16) packed_student_ = std::make_unique<PackedWeights>();
+  packing_ = PackedInTraining(config, options.shape.bf16);
   if (options.stored == nullptr) {
-    teacher_.emplace(config, options.shape.batch, options.shape.context, Keep::kNothing, 0);
+    teacher_.emplace(config, own_.batch, options.shape.context, Keep::kNothing, 0);
   }
 }
 
@@ -62,28 +82,29 @@ void SparsifyStep::TeacherLogits(const Pass& teacher, std::int64_t first_row, st
 SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& dense,
                                            Batches& batches, std::int64_t step, double beta) {
   const StepShape& shape = options_.shape;
-  const std::int64_t rows = shape.batch * shape.context, C = dense.config.width;
+  const std::int64_t rows = own_.batch * shape.context, C = dense.config.width;
   const std::int64_t V = dense.config.vocabulary;
-  if (packed_student_) {
-    packed_student_->Pack(optimizer.model());
+  if (packing_) {
+    packed_student_.Pack(optimizer.model(), *packing_, PackedWays::kBoth);
     if (teacher_ && !packed_teacher_) {
       packed_teacher_ = std::make_unique<PackedWeights>();
-      packed_teacher_->Pack(dense);
+      packed_teacher_->Pack(dense, *packing_, PackedWays::kForward);
     }
   }
-  const double share = 1.0 / static_cast<double>(shape.accumulation);
+  const double share = own_.weight / static_cast<double>(shape.accumulation);
+  const GradientsReady ready = [&optimizer](std::int64_t layer) { optimizer.Completed(layer); };
   const double weight = share / (1.0 + beta);
   const Pass teacher{.model = dense,
-                     .batch = shape.batch,
+                     .batch = own_.batch,
                      .length = shape.context,
                      .packed = packed_teacher_.get()};
   SparsifyStepResult result;
   double open = 0.0, probability = 0.0;
   for (std::int64_t part = 0; part < shape.accumulation; ++part) {
-    const std::int64_t first = (step * shape.accumulation + part) * shape.batch;
-    batches.Fill(first, shape.batch, inputs_.data(), targets_.data());
+    const std::int64_t first = (step * shape.accumulation + part) * shape.batch + own_.first;
+    batches.Fill(first, own_.batch, inputs_.data(), targets_.data());
     CheckVocabulary(targets_, V);
-    for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t b = 0; b < own_.batch; ++b) {
       starts_[static_cast<std::size_t>(b)] = batches.Start(first + b);
     }
     GateRun gates{.mode = GateMode::kSampled};
@@ -91,14 +112,18 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
                    .step = static_cast<std::uint64_t>(step),
                    .first_sample = static_cast<std::uint64_t>(first)};
     gates.penalty_weight = static_cast<float>(weight * beta);
-    const Pass student{.model = optimizer.model(),
-                       .batch = shape.batch,
-                       .length = shape.context,
-                       .gates = gates,
-                       .packed = packed_student_.get()};
+    Pass student{.model = optimizer.model(),
+                 .batch = own_.batch,
+                 .length = shape.context,
+                 .gates = gates,
+                 .packed = packing_ ? &packed_student_ : nullptr};
 
     if (teacher_) ForwardToFinalNorm(teacher, inputs_.data(), *teacher_);
     ForwardToFinalNorm(student, inputs_.data(), student_);
+    if (options_.concentrate) {
+      if (concentrate_scale_ == 0.0) concentrate_scale_ = ConcentrateScale(student_);
+      student.gates.concentrate = static_cast<float>(concentrate_scale_);
+    }
     for (std::int64_t at = 0; at < rows; at += student_.logit_rows) {
       const std::int64_t n = std::min(student_.logit_rows, rows - at);
       TeacherLogits(teacher, at, n);
@@ -115,7 +140,9 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
       LogitsBackward(student, n, at, student_,
                      OutputMatrix(student.config(), optimizer.gradients()), &scratch_);
     }
-    BackwardFromFinalNorm(student, inputs_.data(), student_, &optimizer.gradients(), &scratch_);
+    const bool last = part == shape.accumulation - 1;
+    BackwardFromFinalNorm(student, inputs_.data(), student_, &optimizer.gradients(), &scratch_,
+                          last ? ready : GradientsReady());
 
     result.loss += share * Mean(student_.losses, rows);
     result.dense_loss += share * Mean(teacher_losses_.data(), rows);
@@ -125,10 +152,30 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
   }
   const double pairs = static_cast<double>(student_.open_edges.size() * shape.accumulation) * 0.5 *
                        static_cast<double>(shape.context) * static_cast<double>(shape.context + 1);
-  result.open_share = open / pairs;
-  result.penalty = probability / pairs;
+  result.open_share = own_.weight * open / pairs;
+  result.penalty = own_.weight * probability / pairs;
   result.gradient_norm = optimizer.GradientNorm();
+  std::array sums = {result.loss, result.dense_loss, result.divergence, result.open_share,
+                     result.penalty};
+  result.broken_rank = SumOverRanks(options_.ranks, sums);
+  std::tie(result.loss, result.dense_loss, result.divergence, result.open_share, result.penalty) =
+      std::tuple_cat(sums);
   return result;
+}
+
+double SparsifyStep::GainOfOpening(const Model& model, double shift) {
+  const auto loss = [&](double by) {
+    const Pass pass{.model = model,
+                    .batch = own_.batch,
+                    .length = options_.shape.context,
+                    .gates = {.sum_probabilities = false, .bias_shift = static_cast<float>(by)},
+                    .packed = packing_ ? &packed_student_ : nullptr};
+    ForwardToFinalNorm(pass, inputs_.data(), student_);
+    return LossForward(pass, targets_.data(), student_);
+  };
+  std::array gain = {own_.weight * (loss(0.0) - loss(shift))};
+  SumOverRanks(options_.ranks, gain);
+  return gain[0];
 }
 
 }  // namespace clearhead

@@ -13,6 +13,7 @@
 #include "model/pass.h"
 #include "train/batches.h"
 #include "train/optimizer.h"
+#include "train/rank_batch.h"
 #include "train/step.h"
 #include "train/stored_logits.h"
 
@@ -22,9 +23,13 @@ struct SparsifyStepOptions {
   StepShape shape;
   float distill = 1.0f;    // weight of KL(dense || sparse)
   std::uint64_t seed = 0;  // of the gate noise
+  // The penalty is the mean over heads of the square root of each head's mean gate, times what
+  // makes its mean gradient that of the plain mean in the first step.
+  bool concentrate = false;
   // The teacher's logits; null: the dense model runs. Batches must then start at the beginnings of
   // its sequences.
   const StoredLogits* stored = nullptr;
+  Communicator* ranks = nullptr;  // who share every batch; null: one alone
 };
 
 struct SparsifyStepResult {
@@ -34,6 +39,7 @@ struct SparsifyStepResult {
   double penalty = 0.0;     // mean gate probability over layers, heads and causal pairs
   double open_share = 0.0;  // of the sampled gates
   double gradient_norm = 0.0;
+  int broken_rank = -1;  // the first whose numbers are not finite, if there are several
 };
 
 class SparsifyStep {
@@ -46,17 +52,29 @@ class SparsifyStep {
   SparsifyStepResult Gradients(Optimizer& optimizer, const Model& dense, Batches& batches,
                                std::int64_t step, double beta);
 
+  // By how much the loss of the last batch would be lower with every gate's bias raised by `shift`:
+  // hard gates, the weights of the last call. Negative where open gates do harm.
+  double GainOfOpening(const Model& model, double shift);
+
+  // What the square root was multiplied with since the first step; 0 before it, or without one.
+  double concentrate_scale() const { return concentrate_scale_; }
+  void RestoreConcentrateScale(double scale) { concentrate_scale_ = scale; }
+
  private:
   void TeacherLogits(const Pass& teacher, std::int64_t first_row, std::int64_t rows);
 
   SparsifyStepOptions options_;
+  RankBatch own_;  // of every pass
   Activations student_;
   std::optional<Activations> teacher_;  // where the dense model runs
   Buffer<float> teacher_logits_;        // [logit_rows, V]
   std::vector<std::int64_t> starts_;    // of the batch's sequences in the stored ids
   Buffer<float> teacher_losses_, divergences_;
   std::vector<std::int32_t> inputs_, targets_;
-  std::unique_ptr<PackedWeights> packed_student_, packed_teacher_;
+  double concentrate_scale_ = 0.0;
+  std::optional<PackedFor> packing_;
+  PackedWeights packed_student_;
+  std::unique_ptr<PackedWeights> packed_teacher_;  // packed once
   PackedBf16 scratch_;
 };
 

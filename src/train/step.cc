@@ -2,10 +2,12 @@
 #include "train/step.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/checked.h"
 #include "core/error.h"
 #include "model/run.h"
+#include "train/rank_batch.h"
 
 namespace clearhead {
 
@@ -17,10 +19,10 @@ namespace {
 
 Keep KeepOf(const StepShape& shape) { return shape.recompute ? Keep::kInputs : Keep::kAll; }
 
-// Of one pass, once the shape is known to be possible.
-std::int64_t Rows(const ModelConfig& config, const StepShape& shape) {
+// This rank's sequences of a pass, once the shape is known to be possible.
+std::int64_t Batch(const ModelConfig& config, const StepShape& shape, const Communicator* ranks) {
   CheckStepShape(config, shape);
-  return shape.batch * shape.context;
+  return RankBatchOf(shape.batch, ranks).batch;
 }
 
 }  // namespace
@@ -45,40 +47,52 @@ void CheckStepShape(const ModelConfig& config, const StepShape& shape, std::int6
   }
 }
 
-TrainStep::TrainStep(const ModelConfig& config, const StepShape& shape)
+TrainStep::TrainStep(const ModelConfig& config, const StepShape& shape, Communicator* ranks)
     : shape_(shape),
-      activations_(config, shape.batch, shape.context, KeepOf(shape),
-                   LogitRows(Rows(config, shape))),
-      inputs_(static_cast<std::size_t>(shape.batch * shape.context)),
-      targets_(inputs_.size()) {
-  if (shape.bf16) packed_ = std::make_unique<PackedWeights>();
-}
+      packing_(PackedInTraining(config, shape.bf16)),
+      ranks_(ranks),
+      activations_(config, Batch(config, shape, ranks), shape.context, KeepOf(shape),
+                   LogitRows(Batch(config, shape, ranks) * shape.context)),
+      inputs_(static_cast<std::size_t>(activations_.batch * shape.context)),
+      targets_(inputs_.size()) {}
 
 StepResult TrainStep::Gradients(Optimizer& optimizer, Batches& batches, std::int64_t first_sample) {
-  if (packed_) packed_->Pack(optimizer.model());
-  const Pass pass{.model = optimizer.model(),
-                  .batch = shape_.batch,
+  const Model& model = optimizer.model();
+  if (packing_) packed_.Pack(model, *packing_, PackedWays::kBoth);
+  const RankBatch own = RankBatchOf(shape_.batch, ranks_);
+  const Pass pass{.model = model,
+                  .batch = own.batch,
                   .length = shape_.context,
-                  .packed = packed_.get()};
+                  .packed = packing_ ? &packed_ : nullptr};
   StepResult result;
-  const double share = 1.0 / static_cast<double>(shape_.accumulation);
+  const double share = own.weight / static_cast<double>(shape_.accumulation);
+  const GradientsReady ready = [&optimizer](std::int64_t layer) { optimizer.Completed(layer); };
   for (std::int64_t part = 0; part < shape_.accumulation; ++part) {
-    batches.Fill(first_sample + part * shape_.batch, shape_.batch, inputs_.data(), targets_.data());
+    batches.Fill(first_sample + part * shape_.batch + own.first, own.batch, inputs_.data(),
+                 targets_.data());
+    const bool last = part == shape_.accumulation - 1;
     result.loss +=
         share * ForwardBackward(pass, inputs_.data(), targets_.data(), static_cast<float>(share),
-                                activations_, &optimizer.gradients(), &scratch_);
+                                activations_, &optimizer.gradients(), &scratch_,
+                                last ? ready : GradientsReady());
   }
   result.gradient_norm = optimizer.GradientNorm();
+  result.broken_rank = SumOverRanks(ranks_, std::span(&result.loss, 1));
   return result;
 }
 
-std::vector<MemoryItem> TrainStep::MemoryPlan(const ModelConfig& config, const StepShape& shape) {
+std::vector<MemoryItem> TrainStep::MemoryPlan(const ModelConfig& config, const StepShape& shape,
+                                              const Communicator* ranks) {
   const std::int64_t parameters = config.ParameterCount();
+  const std::int64_t owned = ranks == nullptr ? parameters : ranks->Share(parameters).size();
   std::vector<MemoryItem> items = {
-      {"weights", parameters * 4}, {"gradients", parameters * 4}, {"moments", parameters * 8}};
-  if (shape.bf16) items.push_back({"packed bf16 weights", parameters * 4});
-  for (MemoryItem& item : Activations::Plan(config, shape.batch, shape.context, KeepOf(shape),
-                                            LogitRows(Rows(config, shape)))) {
+      {"weights", parameters * 4}, {"gradients", parameters * 4}, {"moments", owned * 8}};
+  if (const std::optional<PackedFor> packed = PackedInTraining(config, shape.bf16)) {
+    items.push_back({"packed weights", 2 * parameters * (*packed == PackedFor::kBf16 ? 2 : 4)});
+  }
+  const std::int64_t batch = Batch(config, shape, ranks);
+  for (MemoryItem& item : Activations::Plan(config, batch, shape.context, KeepOf(shape),
+                                            LogitRows(batch * shape.context))) {
     items.push_back(std::move(item));
   }
   return items;

@@ -28,7 +28,11 @@ Json TrainSettings(const Model& start, std::span<const std::int32_t> train, cons
 
 double ValidationLoss(const Model& model, std::span<const std::int32_t> valid,
                       const TrainOptions& o) {
-  return Evaluate(model, valid, {.context = o.shape.context, .max_tokens = o.run.eval_tokens}).loss;
+  return Evaluate(model, valid,
+                  {.context = o.shape.context,
+                   .max_tokens = o.run.eval_tokens,
+                   .ranks = o.run.together.ranks})
+      .loss;
 }
 
 class LanguageRun final : public TrainingRun {
@@ -41,8 +45,8 @@ class LanguageRun final : public TrainingRun {
         valid_(valid),
         settings_(TrainSettings(start, train, options)),
         batches_(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts),
-        optimizer_(start, options.optimizer),
-        step_(start.config, options.shape) {}
+        optimizer_(start, options.optimizer, options.run.together),
+        step_(start.config, options.shape, options.run.together.ranks) {}
 
   std::int64_t steps() const override { return options_.schedule.total; }
   double tokens_per_step() const override {
@@ -60,6 +64,7 @@ class LanguageRun final : public TrainingRun {
     last_ = {.loss = r.loss,
              .gradient_norm = r.gradient_norm,
              .lr = lr,
+             .broken_rank = r.broken_rank,
              .metrics = {{"loss", r.loss}, {"lr", lr}, {"gradient_norm", r.gradient_norm}}};
     return last_;
   }
@@ -114,7 +119,7 @@ TrainResult Train(const Model& start, std::span<const std::int32_t> train,
   if (!options.run.resume) RefuseAnotherRun(out);
   LanguageRun run(start, train, valid, options, callbacks);
   const RunOutcome outcome = RunTraining(run, options.run, out, callbacks.should_stop);
-  if (outcome.finished) {
+  if (outcome.finished && options.run.together.writes()) {
     SaveModel(run.model(), out);
     RemoveCheckpoints(CheckpointFolder(out));
   }

@@ -58,18 +58,26 @@ void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config) {
   if (part.kind == Kind::kLora && part.rank > config.width) {
     Fail("lora:{}: the rank is larger than the model's width {}", part.rank, config.width);
   }
+  if (part.kind == Kind::kLora && config.gate_bias_by_head) {
+    Fail("lora:{} trains no gate biases; train all, attention or qk for a bias of each head",
+         part.rank);
+  }
+}
+
+bool MakesQueriesOrKeys(Role role) {
+  const bool value = role == Role::kValueWeight || role == Role::kValueBias;
+  return (role >= Role::kQkvWeight && role <= Role::kKeyNorm) && !value;
 }
 
 bool IsTrained(Kind kind, Role role) {
   const bool projection = role >= Role::kQkvWeight && role <= Role::kValueBias;
-  const bool value = role == Role::kValueWeight || role == Role::kValueBias;
   switch (kind) {
     case Kind::kAll:
       return true;
     case Kind::kAttention:
       return IsAttention(role);
     case Kind::kQueryKey:
-      return (projection && !value) || role == Role::kQueryNorm || role == Role::kKeyNorm;
+      return MakesQueriesOrKeys(role) || role == Role::kGateBias;
     case Kind::kLora:
       return projection;
   }

@@ -33,6 +33,9 @@ void CheckTrainedPart(const TrainedPart& part, const ModelConfig& config);
 // that its products are added to.
 bool IsTrained(TrainedPart::Kind kind, Role role);
 
+// Scores are made of what these make; so are gates. One matrix may make values too.
+bool MakesQueriesOrKeys(Role role);
+
 // Zeroes the gradients of the values that share a tensor with trained ones: the value columns of a
 // matrix for query | key | value in kQueryKey. With no weight decay AdamW then leaves them as they
 // are.

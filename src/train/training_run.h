@@ -20,13 +20,15 @@ struct RunOptions {
   std::int64_t checkpoint_every = 0;   // steps; 0: every checkpoint_seconds
   double checkpoint_seconds = 300.0;
   bool resume = false;
+  TrainingRanks together = {};  // the ranks of the run; the first alone writes files
 };
 
 struct RunStep {
   double loss = 0.0;
   double gradient_norm = 0.0;
   double lr = 0.0;
-  Json metrics;  // the line of metrics.jsonl, without "step" and "tokens_per_second"
+  int broken_rank = -1;  // of several ranks the first whose loss is no finite number
+  Json metrics;          // the line of metrics.jsonl, without "step" and "tokens_per_second"
 };
 
 class TrainingRun {

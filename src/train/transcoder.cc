@@ -109,18 +109,20 @@ class TranscoderRun final : public TrainingRun {
         lr_(options.lr > 0.0 ? options.lr
                              : 3e-3 * std::sqrt(4096.0 / static_cast<double>(options.features))),
         settings_(SettingsOf(model, train, options, lr_)),
-        data_(model, train, DataOptions(options, false)),
-        step_(shape_, options.step, options.data.rows),
-        block_({{ParameterCount(shape_), false}}),
+        ranks_(options.run.together.ranks),
+        data_(model, train, DataOptions(options, false), ranks_),
+        step_(shape_, options.step, options.data.rows, ranks_),
+        block_({{ParameterCount(shape_), false}}, options.run.together),
         weights_(Bind(shape_, block_.values().data())),
         gradients_(Bind(shape_, block_.gradients().data())) {
     const auto features = static_cast<std::size_t>(shape_.layers * shape_.features);
     silent_for_.assign(features, 0);
     silent_.assign(features, 0);
+    fired_.assign(features, 0.0f);
     units_ = data_.MeasureUnits();
     data_.SetUnits(units_);
     if (!valid.empty()) {
-      valid_.emplace(model, valid, DataOptions(options, true));
+      valid_.emplace(model, valid, DataOptions(options, true), ranks_);
       valid_->SetUnits(units_);
     }
     FillStart(shape_, options.data.seed, block_.values().data());
@@ -142,6 +144,7 @@ class TranscoderRun final : public TrainingRun {
     NoteThresholds();
     FollowPenalty(step);
     progress_lr_ = WarmHoldDecay(lr_, options_.steps, step);
+    block_.SumGradients();
     const double norm = block_.GradientNorm();
     RunStep done{.loss = measure_.loss, .gradient_norm = norm, .lr = progress_lr_};
     done.metrics = {{"loss", measure_.loss}, {"unexplained", measure_.unexplained},
@@ -229,11 +232,20 @@ class TranscoderRun final : public TrainingRun {
 
   void NoteSilent() {
     const std::int64_t F = shape_.features;
-    for (std::int64_t& tokens : silent_for_) tokens += options_.data.rows;
+    std::fill(fired_.begin(), fired_.end(), 0.0f);
     for (std::int64_t l = 0; l < shape_.layers; ++l) {
       for (const std::int32_t f : step_.fired(l).column) {
-        silent_for_[static_cast<std::size_t>(l * F + f)] = 0;
+        fired_[static_cast<std::size_t>(l * F + f)] = 1.0f;
       }
+    }
+    if (ranks_ != nullptr) {  // on any of them
+      ranks_->StartReduceScatter(fired_);
+      ranks_->WaitAll();
+      ranks_->StartAllGather(fired_);
+      ranks_->WaitAll();
+    }
+    for (std::size_t i = 0; i < silent_for_.size(); ++i) {
+      silent_for_[i] = fired_[i] > 0.0f ? 0 : silent_for_[i] + options_.data.rows;
     }
     MarkSilent();
   }
@@ -305,6 +317,7 @@ class TranscoderRun final : public TrainingRun {
   TranscoderShape shape_;
   double lr_;
   Json settings_;
+  Communicator* ranks_;  // null: one alone
   TranscoderData data_;
   std::optional<TranscoderData> valid_;
   std::vector<LayerUnits> units_;
@@ -313,6 +326,7 @@ class TranscoderRun final : public TrainingRun {
   std::vector<TranscoderTensors> weights_, gradients_;
   std::vector<std::int64_t> silent_for_;  // [l * F + f] tokens since it last fired
   std::vector<char> silent_;              // [l * F + f]
+  std::vector<float> fired_;              // [l * F + f] whether it did in this step, on any rank
   std::vector<double> averaged_;          // [l] running mean of batch thresholds
   double penalty_weight_ = 0.0;
   TranscoderMeasure measure_;
@@ -332,7 +346,7 @@ TranscoderResult TrainTranscoder(const Model& model, std::span<const std::int32_
   if (!options.run.resume) RefuseAnotherRun(out);
   TranscoderRun run(model, train, valid, options, callbacks);
   const RunOutcome outcome = RunTraining(run, options.run, out, callbacks.should_stop);
-  if (outcome.finished) {
+  if (outcome.finished && options.run.together.writes()) {
     SaveTranscoder(run.Result(model), out, options.dtype);
     RemoveCheckpoints(CheckpointFolder(out));
   }
@@ -352,6 +366,7 @@ std::vector<MemoryItem> TranscoderMemoryPlan(const ModelConfig& config,
   return {{"weights", parameters},
           {"gradients", parameters},
           {"Adam's moments", 2 * parameters},
+          {"packed encoders", o.features * row},
           {"rows of the model", TranscoderData::BytesOf(config, DataOptions(o, false))},
           {"reconstructions", o.data.rows * row + o.data.rows / 8 * row}};
 }

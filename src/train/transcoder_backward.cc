@@ -123,7 +123,7 @@ void TranscoderStep::WeightGradients(const TranscoderRows& batch,
                  AddWeightGradients(rows, value, d_value, C, firings, feature);
                });
   };
-  const float c = penalty_weight / static_cast<float>(rows_);
+  const float c = penalty_weight / static_cast<float>(own_.total);
   const std::int64_t shares = (F + kFeaturesOfAShare - 1) / kFeaturesOfAShare;
   std::vector<double> penalty(static_cast<std::size_t>(L * shares));
   ParallelFor(L * shares, [&](std::int64_t share) {

@@ -46,10 +46,9 @@ void SelectSilent(const std::vector<std::int32_t>& silent, std::int64_t count, c
 
 }  // namespace
 
-void EncodeRows(std::int64_t rows, std::int64_t C, std::int64_t F, TableOf<const float> x,
-                const TranscoderTensors& w, float* pre) {
-  Gemm({rows, F, C}, {x.data, x.stride}, {w.encoder, C, Op::kTranspose}, pre, F,
-       /*accumulate=*/false);
+void EncodeRows(std::int64_t rows, TableOf<const float> x, const PackedPanels& encoder,
+                float* pre) {
+  Gemm(rows, {x.data, x.stride}, encoder, {.c = pre, .stride = encoder.n()});
 }
 
 void AddBias(std::int64_t rows, std::int64_t F, const TranscoderTensors& w, float* pre) {
@@ -76,7 +75,7 @@ void TranscoderStep::EncodePiece(const TranscoderRows& batch,
   for (std::int64_t l = 0; l < shape_.layers; ++l) {
     const auto at = static_cast<std::size_t>(l);
     const float* bias = weights[at].encoder_bias;
-    EncodeRows(piece.rows, C, F, {batch.x[at] + piece.first * C, C}, weights[at], pre);
+    EncodeRows(piece.rows, {batch.x[at] + piece.first * C, C}, encoder_[at], pre);
     if (options_.rule == FiringRule::kTopK) {
       AddBias(piece.rows, F, weights[at], pre);
       SelectLargest(piece.rows, F, std::llround(options_.l0), pre, piece.fired[at]);
@@ -119,7 +118,7 @@ void TranscoderStep::DecodePiece(const TranscoderRows& batch,
   }
   std::fill(piece.error.begin(), piece.error.end(), 0.0);
   std::fill(piece.power.begin(), piece.power.end(), 0.0);
-  const float factor = 2.0f / static_cast<float>(rows_ * row);
+  const float factor = 2.0f / static_cast<float>(own_.total * row);
   const float* wanted = batch.y + piece.first * row;
   for (std::int64_t r = 0; r < piece.rows; ++r) {
     for (std::int64_t l = 0; l < L; ++l) {
@@ -144,7 +143,7 @@ void TranscoderStep::SilentPiece(const std::vector<TranscoderTensors>& weights, 
   float* d_aux = d_aux_.data() + first * row;
   // In units of d_y: (what they make) * factor + d_y is the gradient of the error that then is
   // left.
-  const float factor = 2.0f / static_cast<float>(rows_ * row);
+  const float factor = 2.0f / static_cast<float>(own_.total * row);
   std::fill(d_aux, d_aux + rows * row, 0.0f);
   for (std::int64_t l = 0; l < shape_.layers; ++l) {
     const auto at = static_cast<std::size_t>(l);

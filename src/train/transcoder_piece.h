@@ -24,8 +24,7 @@ struct TranscoderStep::Piece {
 };
 
 // pre[rows, F] = x W^T, without the bias.
-void EncodeRows(std::int64_t rows, std::int64_t C, std::int64_t F, TableOf<const float> x,
-                const TranscoderTensors& w, float* pre);
+void EncodeRows(std::int64_t rows, TableOf<const float> x, const PackedPanels& encoder, float* pre);
 void AddBias(std::int64_t rows, std::int64_t F, const TranscoderTensors& w, float* pre);
 
 // No rows at all.

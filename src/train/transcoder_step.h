@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "core/buffer.h"
+#include "kernels/gemm.h"
 #include "kernels/sparse_rows.h"
 #include "train/transcoder_data.h"
 #include "train/transcoder_parameters.h"
@@ -51,11 +52,12 @@ struct TranscoderMeasure {
 
 class TranscoderStep {
  public:
+  // `rows` of a step of all ranks; this one takes its part of them (RankRowsOf).
   TranscoderStep(const TranscoderShape& shape, const TranscoderStepOptions& options,
-                 std::int64_t rows);
+                 std::int64_t rows, Communicator* ranks = nullptr);
 
-  // Adds gradients to `gradients`. `penalty_weight` is c. `silent[l * F + f]` tells which features
-  // count as dead.
+  // Adds this rank's gradients to `gradients`; what is measured is of all ranks. `penalty_weight`
+  // is c. `silent[l * F + f]` tells which features count as dead.
   TranscoderMeasure Gradients(const TranscoderRows& batch,
                               const std::vector<TranscoderTensors>& weights,
                               const std::vector<TranscoderTensors>& gradients, float penalty_weight,
@@ -81,6 +83,7 @@ class TranscoderStep {
   struct Piece;  // rows that one thread works on
   void Prepare(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                const std::vector<char>& silent);
+  void PackEncoders(const std::vector<TranscoderTensors>& weights);
   void EncodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                    Piece& piece);
   void DecodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
@@ -94,13 +97,19 @@ class TranscoderStep {
                             const TranscoderRows& batch, const TranscoderTensors& w,
                             const TranscoderTensors& g, float c) const;
   TranscoderMeasure Totals() const;
+  // x of chosen rows of the whole step, [chosen, C] of each layer, on every rank.
+  std::vector<Buffer<float>> GatherInputs(const TranscoderRows& batch,
+                                          std::span<const std::int64_t> chosen) const;
 
   TranscoderShape shape_;
   TranscoderStepOptions options_;
-  std::int64_t rows_;
+  Communicator* ranks_;
+  RankRows own_;
+  std::int64_t rows_;  // of this rank
   bool backward_ = false;
   Buffer<float> d_y_;                              // [rows, L, C] yhat, then its gradient
   Buffer<float> d_aux_;                            // [rows / 8, L, C] the same for silent features
+  std::vector<PackedPanels> encoder_;              // [l] packed, of this step
   std::vector<std::vector<float>> threshold_;      // [l][f] of this step
   std::vector<std::vector<float>> norm_;           // [l][f] |W_dec| (kJumpRelu)
   std::vector<std::vector<std::int32_t>> silent_;  // [l] silent features

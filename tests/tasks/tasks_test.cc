@@ -24,13 +24,18 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-std::string Lines(int count) {
+bool IsStory(Task task) { return task >= Task::kStoryNames; }
+
+std::string Lines(int count, bool stories = false) {
   std::string text;
   for (const TaskInfo& info : AllTasks()) {
     if (info.task == Task::kDigits) continue;  // its sums would become tokens of three digits
+    if (IsStory(info.task) != stories) continue;
     for (int n = 0; n < count; ++n) {
-      text += MakeTaskSentence(info.task, 1, static_cast<std::uint64_t>(n), TaskPart::kTaught).line;
-      text += '\n';
+      const TaskSentence sentence =
+          MakeTaskSentence(info.task, 1, static_cast<std::uint64_t>(n), TaskPart::kTaught);
+      text += sentence.line + '\n';
+      if (stories) text += sentence.corrupted + '\n';  // has words of its own
     }
   }
   return text;
@@ -43,6 +48,16 @@ const Tokenizer& TaskTokenizer() {
     const std::string text = Lines(3000);
     const std::vector<std::string_view> texts = {text};
     return TrainBpe(texts, {.vocabulary_size = 900});
+  }();
+  return tokenizer;
+}
+
+// The same of children's stories.
+const Tokenizer& StoryTokenizer() {
+  static const Tokenizer tokenizer = [] {
+    const std::string text = Lines(2000, /*stories=*/true);
+    const std::vector<std::string_view> texts = {text};
+    return TrainBpe(texts, {.vocabulary_size = 500});
   }();
   return tokenizer;
 }
@@ -121,7 +136,9 @@ TEST_P(EveryTask, HeldOutQuestionsAreNeverTaught) {
 }
 
 TEST_P(EveryTask, ItemsFitTheTokenizer) {
-  const Tokenizer tokenizer = GetParam() == Task::kDigits ? Bytes() : TaskTokenizer();
+  const Tokenizer tokenizer = GetParam() == Task::kDigits ? Bytes()
+                              : IsStory(GetParam())       ? StoryTokenizer()
+                                                          : TaskTokenizer();
   const TaskSet set = MakeTaskSet(GetParam(), tokenizer, {.count = 60, .seed = 5});
   ASSERT_EQ(set.items.size(), 60u);
   for (const TaskItem& item : set.items) {
@@ -170,6 +187,23 @@ TEST(Tasks, CopyAsksForTheWordAtTheSamePlace) {
     EXPECT_EQ(" " + first[second.size()], s.answers[0]);
     const std::vector<std::string> twin = Split(Split(s.corrupted, ';')[0], ' ');
     EXPECT_EQ(" " + twin[second.size()], s.wrongs[0]);
+  }
+}
+
+TEST(Tasks, StoriesAskWhatTheTwinDoesNotTell) {
+  for (std::uint64_t n = 0; n < 100; ++n) {
+    const TaskSentence things = MakeTaskSentence(Task::kStoryThings, 1, n, TaskPart::kTaught);
+    const std::string colour = things.clean.substr(things.clean.rfind(' '));
+    EXPECT_THAT(things.clean, HasSubstr(colour + things.answers[0])) << things.clean;
+    EXPECT_EQ(things.corrupted.find(colour + things.answers[0]), std::string::npos);
+    const TaskSentence names = MakeTaskSentence(Task::kStoryNames, 1, n, TaskPart::kTaught);
+    EXPECT_THAT(names.clean, HasSubstr(names.answers[0].substr(1)));
+    EXPECT_EQ(names.corrupted.find(names.answers[0]), std::string::npos) << names.corrupted;
+    const TaskSentence verbs = MakeTaskSentence(Task::kStoryVerbs, 1, n, TaskPart::kTaught);
+    EXPECT_EQ(verbs.clean.size() < verbs.corrupted.size(), verbs.answers[0] == " was");
+    const TaskSentence quotes = MakeTaskSentence(Task::kStoryQuotes, 1, n, TaskPart::kTaught);
+    EXPECT_EQ(std::count(quotes.clean.begin(), quotes.clean.end(), '"'), 1);
+    EXPECT_EQ(std::count(quotes.corrupted.begin(), quotes.corrupted.end(), '"'), 0);
   }
 }
 

@@ -8,9 +8,11 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/safetensors.h"
 #include "support/temporary_folder.h"
 #include "text/bpe_train.h"
 #include "text/test_tokenizer.h"
+#include "text/token_file.h"
 
 namespace clearhead {
 namespace {
@@ -59,6 +61,41 @@ TEST(TokenStream, FilesAsOneString) {
   EXPECT_EQ(EncodeFiles(tokenizer, paths),
             tokenizer.Encode("the other<|endoftext|><|endoftext|>" + text));
   EXPECT_THROW(EncodeFile(tokenizer, folder / "none.txt"), Error);
+}
+
+// Between texts, as they are: no token is put before or behind them.
+TEST(TokenStream, TokenFilesAreTakenAsTheyAre) {
+  const Tokenizer tokenizer = Trained();
+  TemporaryFolder folder;
+  const Ids ids = {3, *tokenizer.end_of_text(), 7, 300};
+  WriteTokenFile(folder / "own.safetensors", ids);
+  WriteFile(folder / "text.txt", "the other");
+  EXPECT_EQ(EncodeDocument(tokenizer, folder / "own.safetensors"), ids);
+  const std::vector<std::filesystem::path> paths = {folder / "own.safetensors",
+                                                    folder / "own.safetensors"};
+  EXPECT_EQ(EncodeFiles(tokenizer, paths).size(), 2 * ids.size());
+  WriteTokenFile(folder / "none.safetensors", {});
+  EXPECT_EQ(ReadTokenFile(folder / "none.safetensors", 5), Ids{});
+}
+
+TEST(TokenStream, TokenFilesOfAnotherModelAreRefused) {
+  TemporaryFolder folder;
+  const auto message = [&](const Ids& ids) -> std::string {
+    WriteTokenFile(folder / "own.safetensors", ids);
+    try {
+      ReadTokenFile(folder / "own.safetensors", 10);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message({0, 9}), "");
+  EXPECT_NE(message({0, 10}).find("token 1 is 10"), std::string::npos);
+  EXPECT_NE(message({-1}).find("token 0 is -1"), std::string::npos);
+  const std::vector<float> wrong = {1.0f};
+  WriteSafetensors(folder / "f.safetensors",
+                   std::vector<TensorToWrite>{{.name = "ids", .shape = {1}, .data = wrong.data()}});
+  EXPECT_THROW(ReadTokenFile(folder / "f.safetensors", 10), Error);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(TrainGolden, TapsOfHeadsKeepTheProductsInBf16) {
   const clearhead::testing::TilesForTest tiles;
   const Model model = LoadModel(GoldenModel("a"));
   PackedWeights packed;
-  packed.Pack(model);
+  packed.Pack(model, PackedFor::kBf16, PackedWays::kBoth);
   const std::vector<std::int32_t> ids = {5, 1, 4, 2, 3, 9, 8, 7, 2, 6};
   std::vector<TapId> taps;
   for (std::int64_t layer = 0; layer < model.config.layers; ++layer) {
@@ -113,7 +113,7 @@ TEST(TrainGolden, GradientsInBf16AreWithinThreePercent) {
   for (const char* name : {"a", "c-untied"}) {
     const Model model = LoadModel(GoldenModel(name));
     PackedWeights packed;
-    packed.Pack(model);
+    packed.Pack(model, PackedFor::kBf16, PackedWays::kBoth);
     for (const GoldenCase& c : GoldenCases(GoldenModel(name))) {
       if (!c.has_grads) continue;
       const auto golden = ReadGolden(c.tensors);

@@ -36,6 +36,17 @@ TEST(Multiplier, PressesWhereThereIsRoomAndYieldsWhereThereIsNot) {
   EXPECT_EQ(m.beta(), 0.5);
 }
 
+TEST(Multiplier, HeldItRisesButDoesNotFall) {
+  const MultiplierOptions options{
+      .initial = 1.0, .minimum = 0.5, .maximum = 2.0, .rate = 0.1, .ema = 0.5, .scale = 0.1};
+  Multiplier m(options);
+  for (int i = 0; i < 10; ++i) m.Update(10.0, /*hold=*/true);
+  EXPECT_EQ(m.beta(), 1.0);
+  EXPECT_GT(m.average(), 0.9);  // it is not forgotten
+  for (int i = 0; i < 20; ++i) m.Update(-10.0, /*hold=*/true);
+  EXPECT_GT(m.beta(), 1.5);
+}
+
 TEST(DistilledCrossEntropy, MatchesDouble) {
   for (const std::int64_t V : {2, 7, 33, 5003}) {
     const std::int64_t rows = 3;
@@ -384,6 +395,163 @@ TEST(StoredLogits, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message({write_ids(ids, {3, 2}), good}), ::testing::HasSubstr("[3,2,13]"));
   const std::vector<std::int32_t> wild = {1, 2, 3, 4, 13, 6};
   EXPECT_THAT(message({write_ids(wild, {2, 3}), good}), ::testing::HasSubstr("token 13"));
+}
+
+// The gradient of the penalty alone: that of a pass with it, less that of one without. With one
+// layer nothing but scores stands between the parameters and the gates, so central differences of
+// the penalty itself must agree, for the bias of every head too.
+TEST(GatePenalty, GradientsMatchDifferences) {
+  ModelConfig config = AdderConfig();
+  config.layers = 1;
+  const Model dense = RandomModel(config, 1);
+  Model gated = GatedCopy(dense, 0.4f, /*bias_by_head=*/true);
+  std::vector<float> values(static_cast<std::size_t>(gated.config.ParameterCount()));
+  RandomStream random(6);
+  for (float& value : values) value = static_cast<float>(0.3 * random.Normal());
+  gated.weights = BindWeights(gated.config, values.data());
+  const auto tokens = Sums(9, 1);
+  constexpr std::int64_t kBatch = 4, kLength = 14, kHeads = 4;
+  Activations activations(gated.config, kBatch, kLength, Keep::kAll, kBatch * kLength);
+  for (const float concentrate : {0.0f, 0.7f}) {
+    const auto gradients = [&](float weight) {
+      std::vector<float> d(values.size(), 0.0f);
+      ModelValues tensors = BindContiguous(gated.config, d.data());
+      GateRun gates{.penalty_weight = weight, .concentrate = concentrate};
+      ForwardBackward({.model = gated, .batch = kBatch, .length = kLength, .gates = gates},
+                      tokens.data(), tokens.data() + 1, 1.0f, activations, &tensors, nullptr);
+      return d;
+    };
+    constexpr double kWeight = 50.0;
+    const std::vector<float> with = gradients(kWeight), without = gradients(0.0f);
+    const auto penalty = [&] {
+      ForwardToFinalNorm({.model = gated, .batch = kBatch, .length = kLength}, tokens.data(),
+                         activations);
+      const double pairs = kBatch * 0.5 * kLength * (kLength + 1);
+      double sum = 0.0;
+      for (std::int64_t h = 0; h < kHeads; ++h) {
+        double mean = 0.0;
+        for (std::int64_t b = 0; b < kBatch; ++b) {
+          mean += activations.gate_probability_sum[b * kHeads + h] / pairs;
+        }
+        sum += concentrate == 0.0f ? mean : concentrate * std::sqrt(mean + kConcentrateFloor);
+      }
+      return sum / kHeads;
+    };
+    double largest = 0.0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(with[i] - without[i])));
+    }
+    const auto expect = [&](std::size_t i) {
+      const float kept = values[i];
+      const double step = 1e-2;
+      values[i] = static_cast<float>(kept + step);
+      const double above = penalty();
+      values[i] = static_cast<float>(kept - step);
+      const double below = penalty();
+      values[i] = kept;
+      EXPECT_NEAR(with[i] - without[i], kWeight * (above - below) / (2 * step), 2e-3 * largest)
+          << i << " concentrate " << concentrate;
+    };
+    for (std::size_t i = 0; i < values.size(); i += 131) expect(i);
+    for (std::size_t i = values.size() - kHeads; i < values.size(); ++i) expect(i);  // the biases
+  }
+}
+
+TEST(SparsifyStep, ConcentrateStartsWithTheGradientOfThePlainMean) {
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const Model student = GatedCopy(dense, 0.5f, false);
+  const auto tokens = Sums(100, 1);
+  Optimizer optimizer(student, {});
+  Batches batches(tokens, 14, 1);
+  SparsifyStep step(student.config,
+                    {.shape = {.batch = 4, .context = 14}, .seed = 5, .concentrate = true});
+  EXPECT_EQ(step.concentrate_scale(), 0.0);
+  const SparsifyStepResult r = step.Gradients(optimizer, dense, batches, 0, 0.5);
+  // Heads of fresh weights are alike: each has the slope 1 / (2 sqrt(P)).
+  EXPECT_NEAR(step.concentrate_scale(), 2.0 * std::sqrt(r.penalty), 1e-2);
+  const double first = step.concentrate_scale();
+  step.Gradients(optimizer, dense, batches, 1, 0.5);
+  EXPECT_EQ(step.concentrate_scale(), first);
+}
+
+TEST(SparsifyStep, OpeningGatesGainsWhereTheyAreMissed) {
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(100, 1);
+  Batches batches(tokens, 14, 1);
+  const auto gain = [&](float bias) {
+    const Model student = GatedCopy(dense, bias, true);
+    Optimizer optimizer(student, {});
+    SparsifyStep step(student.config, {.shape = {.batch = 4, .context = 14}});
+    step.Gradients(optimizer, dense, batches, 0, 0.5);
+    return step.GainOfOpening(optimizer.model(), 100.0);
+  };
+  EXPECT_EQ(gain(60.0f), 0.0);  // nothing is closed
+  EXPECT_NE(gain(-60.0f), 0.0);
+}
+
+// Adam's first step is the rate times the gradient's sign.
+TEST(Optimizer, GroupsHaveRatesOfTheirOwn) {
+  const Model start = GatedCopy(RandomModel(AdderConfig(), 1), 2.0f, true);
+  Optimizer optimizer(
+      start, {.weight_decay = 0.0f, .clip_norm = 0.0f, .gate_bias_rate = 5.0f, .rest_rate = 0.25f});
+  std::span<float> gradients = optimizer.parameters().gradients();
+  std::fill(gradients.begin(), gradients.end(), 1.0f);
+  optimizer.Step(1e-3, optimizer.GradientNorm());
+  ModelWeights after = optimizer.model().weights;
+  VisitParameters(start.config, after, [&](const ParameterSpec& spec, const Weight& weight) {
+    const double moved = start.weights(spec.role, spec.layer).f32()[0] - weight.f32()[0];
+    const double rate = spec.role == Role::kGateBias    ? 5.0
+                        : MakesQueriesOrKeys(spec.role) ? 1.0
+                                                        : 0.25;
+    EXPECT_NEAR(moved, 1e-3 * rate, 2e-6) << spec.name;
+  });
+}
+
+TEST(RateProbe, TakesTheFastestRateThatDoesNoHarm) {
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const Model gated = GatedCopy(dense, 2.0f, false);
+  const auto tokens = Sums(300, 1);
+  Batches batches(tokens, 14, 1);
+  SparsifyStep step(gated.config, {.shape = {.batch = 8, .context = 14}});
+  const auto probe = [&](double lr) {
+    return ProbeRestRate(gated, dense, {.weight_decay = 0.0f}, {}, batches, step,
+                         {.steps = 6, .lr = lr}, {})
+        .value();
+  };
+  // Far too fast for fresh weights: every rate but the slowest, if any, does harm.
+  const RateProbe fast = probe(1.0);
+  EXPECT_GE(fast.tried.size(), 4u);
+  EXPECT_LT(fast.chosen, 0.2);
+  for (std::size_t i = 1; i + 1 < fast.tried.size(); ++i) {
+    EXPECT_GT(fast.tried[i].divergence, 1.1 * std::max(fast.start, fast.tried[0].divergence)) << i;
+  }
+  const RateProbe slow = probe(1e-7);
+  EXPECT_EQ(slow.tried.size(), 2u);
+  EXPECT_EQ(slow.chosen, 1e-7);
+  const RateProbe back = ProbeOf(ProbeJson(fast), "x");
+  EXPECT_EQ(back.chosen, fast.chosen);
+  EXPECT_EQ(back.tried.size(), fast.tried.size());
+  EXPECT_THROW(ProbeOf(Json::object(), "x"), Error);
+  EXPECT_FALSE(
+      ProbeRestRate(gated, dense, {.weight_decay = 0.0f}, {}, batches, step, {.steps = 6}, [] {
+        return true;
+      }).has_value());
+}
+
+TEST(SweepBias, FewerEdgesAtALowerBias) {
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const Model gated = GatedCopy(dense, 2.0f, true);
+  const auto valid = Sums(40, 2);
+  const std::vector<double> shifts = {50.0, 0.0, -2.0, -50.0};
+  const QualityWindows windows{.tokens = valid, .context = 14};
+  const double dense_loss = MeasureQuality(dense, windows).loss;
+  const auto points = SweepBias(gated, dense_loss, windows, shifts);
+  EXPECT_EQ(points[0].quality.edge_fraction, 1.0);
+  EXPECT_NEAR(points[0].above, 0.0, 1e-6);
+  EXPECT_EQ(points[3].quality.edge_fraction, 0.0);
+  EXPECT_EQ(points[3].bias, -48.0);
+  EXPECT_EQ(FewestEdges(points, 10.0), &points[3]);
+  EXPECT_EQ(FewestEdges(points, -10.0), nullptr);
 }
 
 }  // namespace
