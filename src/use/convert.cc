@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "model/import.h"
 #include "model/save.h"
+#include "use/gguf_tokenizer.h"
 
 namespace clearhead {
 namespace {
@@ -50,8 +51,10 @@ Conversion ConvertModel(const fs::path& from, const fs::path& to, DType dtype,
   SaveWeights(model, to / "model.safetensors", dtype);
   conversion.bytes = fs::file_size(to / "model.safetensors");
   conversion.files.emplace_back("model.safetensors");
-  if (!tokenizer.empty()) {
-    WriteFile(to / kTokenizerFile, ReadFile(tokenizer));
+  const std::optional<std::string> inside =
+      foreign && tokenizer.empty() ? TokenizerInside(from) : std::nullopt;
+  if (!tokenizer.empty() || inside) {
+    WriteFile(to / kTokenizerFile, inside ? *inside : ReadFile(tokenizer));
     conversion.files.emplace_back(kTokenizerFile);
   }
   for (const std::string_view name : kCompanions) {

@@ -19,7 +19,8 @@ struct Conversion {
 };
 
 // `from` is a model folder, or a file that ImportModel reads (its config.json is then made, and
-// `tokenizer`, if it is not empty, copied beside it as tokenizer.bin).
+// `tokenizer`, if it is not empty, copied beside it as tokenizer.bin; else a GGUF file's own is
+// written there, if it is SentencePiece's).
 //
 // Writes model.safetensors with weights in `dtype` (F32, F16, BF16), copies of the tokenizer's and
 // generation's files, and last config.json, whose other fields stay as they are, gates included.

@@ -30,6 +30,42 @@ void AddGates(const Pass& pass, const Activations& activations, Evaluation* resu
   }
 }
 
+// The loss of each window of a pass, summed over its tokens.
+void SumWindows(const Pass& pass, const Activations& activations, double* sums) {
+  for (std::int64_t b = 0; b < pass.batch; ++b) {
+    sums[b] = 0.0;
+    for (std::int64_t t = 0; t < pass.length; ++t) {
+      sums[b] += activations.losses[b * pass.length + t];
+    }
+  }
+}
+
+// Adds the windows of a group whose losses have these sums.
+void AddSums(std::int64_t length, std::span<const double> sums, Evaluation* result) {
+  const auto windows = static_cast<std::int64_t>(sums.size());
+  double sum = result->loss * static_cast<double>(result->tokens);
+  for (const double window : sums) {
+    sum += window;
+    result->window_losses.push_back(window / static_cast<double>(length));
+  }
+  result->causal_edges += windows * (length * (length + 1) / 2);
+  result->windows += windows;
+  result->tokens += windows * length;
+  result->loss = sum / static_cast<double>(result->tokens);
+}
+
+// What this rank alone counted becomes what all did. Counts are exact in fp64 up to 2^53.
+void SumGates(Communicator& ranks, const ModelConfig& config, bool probabilities,
+              Evaluation* result) {
+  result->open_edges.resize(static_cast<std::size_t>(config.layers * config.heads));
+  std::vector<double> open(result->open_edges.begin(), result->open_edges.end());
+  ranks.Sum(open);
+  std::copy(open.begin(), open.end(), result->open_edges.begin());
+  if (!probabilities) return;
+  result->gate_probability.resize(result->open_edges.size());
+  ranks.Sum(result->gate_probability);
+}
+
 }  // namespace
 
 WindowPlan PlanWindows(const ModelConfig& config, std::span<const std::int32_t> tokens,
@@ -76,29 +112,30 @@ Pass PassOver(const Model& model, const WindowGroup& group, const GateRun& gates
 }
 
 void AddWindows(const Pass& pass, const Activations& activations, Evaluation* result) {
-  const std::int64_t length = pass.length;
-  double sum = result->loss * static_cast<double>(result->tokens);
-  for (std::int64_t b = 0; b < pass.batch; ++b) {
-    double window = 0.0;
-    for (std::int64_t t = 0; t < length; ++t) window += activations.losses[b * length + t];
-    sum += window;
-    result->window_losses.push_back(window / static_cast<double>(length));
-  }
+  std::vector<double> sums(static_cast<std::size_t>(pass.batch));
+  SumWindows(pass, activations, sums.data());
+  AddSums(pass.length, sums, result);
   if (pass.gated()) AddGates(pass, activations, result);
-  result->causal_edges += pass.batch * (length * (length + 1) / 2);
-  result->windows += pass.batch;
-  result->tokens += pass.rows();
-  result->loss = sum / static_cast<double>(result->tokens);
 }
 
 Evaluation Evaluate(const Model& model, std::span<const std::int32_t> tokens,
                     const EvaluateOptions& options) {
   const WindowPlan plan = PlanWindows(model.config, tokens, options);
   const auto start = std::chrono::steady_clock::now();
+  Communicator alone;
+  Communicator& ranks = options.ranks == nullptr ? alone : *options.ranks;
   Evaluation result;
   result.context = plan.context;
+  const bool gated = model.config.attention == AttentionKind::kGated && !options.gates.open;
+  // Every rank runs whole groups, so that a window's bits do not depend on their number.
+  const WindowGroup& end = plan.groups.back();
+  std::vector<double> sums(static_cast<std::size_t>(end.first_window + end.windows));
   std::optional<Activations> activations;
-  for (const WindowGroup& group : plan.groups) {
+  std::int64_t done = 0;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const WindowGroup& group = plan.groups[g];
+    done += group.windows * group.length;
+    if (static_cast<int>(g) % ranks.size() != ranks.rank()) continue;
     if (!activations || activations->batch != group.windows ||
         activations->length != group.length) {
       activations.emplace(ActivationsFor(model.config, group));
@@ -106,9 +143,18 @@ Evaluation Evaluate(const Model& model, std::span<const std::int32_t> tokens,
     const Pass pass = PassOver(model, group, options.gates);
     ForwardToFinalNorm(pass, tokens.data() + group.first, *activations);
     LossForward(pass, tokens.data() + group.first + 1, *activations);
-    AddWindows(pass, *activations, &result);
-    if (options.progress) options.progress(result.tokens, plan.predictions);
+    SumWindows(pass, *activations, sums.data() + group.first_window);
+    if (gated) AddGates(pass, *activations, &result);
+    if (options.progress) options.progress(done, plan.predictions);
   }
+  ranks.Sum(sums);
+  for (const WindowGroup& group : plan.groups) {
+    AddSums(group.length,
+            std::span(sums).subspan(static_cast<std::size_t>(group.first_window),
+                                    static_cast<std::size_t>(group.windows)),
+            &result);
+  }
+  if (gated) SumGates(ranks, model.config, options.gates.sum_probabilities, &result);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

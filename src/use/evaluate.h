@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "core/communicator.h"
 #include "model/activations.h"
 #include "model/pass.h"
 
@@ -23,6 +24,7 @@ struct EvaluateOptions {
   std::int64_t batch_tokens = 2048;  // tokens per pass: memory against speed
   GateRun gates = {};
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
+  Communicator* ranks = nullptr;  // groups of windows are shared out among them; null: one alone
 };
 
 struct Evaluation {

@@ -63,7 +63,8 @@ class Batch {
                     .batch = batch,
                     .length = length,
                     .cache = &cache_,
-                    .gates = options_.generate.gates};
+                    .gates = options_.generate.gates,
+                    .packed = options_.packed};
     ForwardToFinalNorm(pass, ids.data(), *activations_);
     if (last_.size() < batch * C) last_ = Buffer<float>(batch * C);
     for (std::int64_t b = 0; b < batch; ++b) {

@@ -18,9 +18,10 @@ namespace clearhead {
 struct WriteOptions {
   std::int64_t documents = 1;
   std::int64_t at_once = 64;
-  std::vector<std::int32_t> start;  // of every document; not empty
-  GenerateOptions generate = {};    // stop_tokens end a document and are not part of it
-  std::int64_t first_document = 0;  // the number of the first one: pieces of a long run
+  std::vector<std::int32_t> start;        // of every document; not empty
+  GenerateOptions generate = {};          // stop_tokens end a document and are not part of it
+  std::int64_t first_document = 0;        // the number of the first one: pieces of a long run
+  const PackedWeights* packed = nullptr;  // products in bf16 with these; null for fp32
 };
 
 struct WrittenDocument {

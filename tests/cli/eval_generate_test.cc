@@ -8,6 +8,7 @@
 #include "cli/program.h"
 #include "cli/small_model.h"
 #include "support/golden_models.h"
+#include "text/token_stream.h"
 #include "text/utf8.h"
 
 namespace clearhead {
@@ -281,6 +282,17 @@ TEST_P(WithModel, WriteMakesATextOfDocuments) {
   const std::string rest =
       write({"--documents", "5", "--first", "4", "--batch", "4", "--seed", "3"}).second;
   EXPECT_EQ(first + end + rest, text);
+  // As tokens: the same documents, each behind the token that begins it; what reads texts takes
+  // them.
+  const std::string tokens = folder_ / "own.safetensors";
+  Succeed({"write", path(), "--documents", "9", "--batch", "4", "--seed", "3", "--out", tokens});
+  const std::vector<std::int32_t> kept = EncodeDocument(tokenizer_, tokens);
+  EXPECT_EQ(kept.front(), *tokenizer_.end_of_text());
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), *tokenizer_.end_of_text()), 9);
+  EXPECT_EQ(SucceedJson({"eval", path(), "--text", tokens})["tokens"].get<std::size_t>(),
+            kept.size() - 1);
+  ExpectFailure({"write", path(), "--documents", "1", "--out", folder_ / "no/own.safetensors"}, 1,
+                {"own.safetensors"});
   // Greedy, with a start of one's own and an end.
   const std::string cat =
       write({"--documents", "1", "--prompt", "The cat", "--temperature", "0", "--longest", "5"})

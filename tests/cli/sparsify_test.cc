@@ -98,6 +98,41 @@ TEST(SparsifyCommand, CtrlCSavesAndResumeEndsWithTheSameBytes) {
   }
 }
 
+// What a well-trained model needs, all at once; a resumed run goes on with the probe's rate.
+TEST(SparsifyCommand, TheGentleWayAndBack) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> more = {"--steps",       "40",     "--tolerance", "5",
+                                         "--probe-rates", "--hold", "--head-bias", "--concentrate",
+                                         "--sweep-bias"};
+  const fs::path whole = folder / "whole", stopped = folder / "part";
+  const Json json = SucceedJson(Arguments(whole, more));
+  EXPECT_GE(json["probe"]["tried"].size(), 2u);
+  EXPECT_EQ(json["untrained"].size(), 7u);
+  double fraction = 1.1;  // from nearly all open to few
+  for (const Json& point : json["untrained"]) {
+    EXPECT_LE(point["edge_fraction"].get<double>(), fraction);
+    fraction = point["edge_fraction"].get<double>();
+  }
+  // The sweep takes the fewest edges: with this tolerance the lowest bias.
+  ASSERT_EQ(json["swept"].size(), 13u);
+  EXPECT_EQ(json["gate_bias"], json["swept"].back()["gate_bias"]);
+  const Json config = ParseJson(ReadFile(whole / "config.json"), "config.json");
+  EXPECT_EQ(config["clearhead"]["gate_bias"], json["gate_bias"]);
+  EXPECT_EQ(config["clearhead"]["gate_bias_by_head"], true);
+  const Json info = SucceedJson({"info", whole});
+  EXPECT_EQ(info["model"]["gate_bias_by_head"], true);
+  EXPECT_EQ(RunAndSignal(Arguments(stopped, more), stopped, 15, SIGINT), 130);
+  std::vector<std::string> resume = more;
+  resume.push_back("--resume");
+  Succeed(Arguments(stopped, resume));
+  EXPECT_EQ(ReadFile(stopped / "model.safetensors"), ReadFile(whole / "model.safetensors"));
+  EXPECT_EQ(ReadFile(stopped / "config.json"), ReadFile(whole / "config.json"));
+  ExpectFailure(Arguments(folder / "no", {"--probe-rates", "--lr-rest", "0.1"}), 2,
+                {"--lr-rest", "--probe-rates"});
+  ExpectFailure(Arguments(folder / "no", {"--head-bias", "--train", "lora:2"}), 1,
+                {"lora:2", "gate biases"});
+}
+
 TEST(SparsifyCommand, LearnsFromStoredLogits) {
   const TemporaryFolder folder;
   const Tokenizer tokenizer = Tokenizer::Load(DenseModel());

@@ -15,7 +15,7 @@ fs::path TaskModel(const TemporaryFolder& folder) {
 
 TEST(TasksCommand, ShowsExamplesWithoutAModel) {
   const Json json = SucceedJson({"tasks", "--n", "2"});
-  ASSERT_EQ(json.size(), 7u);
+  ASSERT_EQ(json.size(), 11u);
   for (const Json& task : json) EXPECT_EQ(task["examples"].size(), 2u);
   EXPECT_NE(Succeed({"tasks", "ioi"}).out.find("gave"), std::string::npos);
 }

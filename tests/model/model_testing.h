@@ -68,6 +68,8 @@ inline std::vector<ModelConfig> TestConfigs() {
   }
   configs.push_back(FamilyConfig("llama", /*gated=*/true));
   configs.push_back(FamilyConfig("olmo2", /*gated=*/true));
+  configs.push_back(FamilyConfig("llama", /*gated=*/true));
+  configs.back().gate_bias_by_head = true;
   return configs;
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "model/families/families.h"
+#include "model/families/gguf_llama.h"
 #include "model/import.h"
 
 namespace clearhead {
@@ -141,6 +142,7 @@ Model ImportModel(const std::filesystem::path& path) {
   const std::string source = path.string();
   const MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
+  if (IsGguf(bytes)) return ImportGguf(GgufFile::FromBytes(bytes, source));
   const Header header = ReadHeader(bytes, source);
   const ModelConfig config = ConfigOf(header, source);
   const std::vector<ParameterSpec> table = ParameterTable(config);
