@@ -11,7 +11,7 @@ CONFIGURE = @cmake --preset $(PRESET) $(FIRST) $(1) >/dev/null
 COMPILE = @cmake --build --preset $(PRESET) --parallel $(JOBS)
 SAY = @echo "== $(1)"
 
-.PHONY: all build demo models test check asan tsan bench scale-check fuzz format clean
+.PHONY: all build demo models results test check asan tsan bench scale-check fuzz format clean
 
 all: build
 
@@ -29,7 +29,7 @@ demo: build
 test:
 	@scripts/install-deps test
 	$(call SAY,Building the program and its tests: eight minutes the first time)
-	$(call CONFIGURE,-DCLEARHEAD_TESTS=ON)
+	$(call CONFIGURE,-DCLEARHEAD_TESTS=ON -DCLEARHEAD_PYTHON=ON)
 	$(COMPILE)
 	@scripts/fetch-test-data $(BUILD)
 	$(call SAY,Running the tests: four minutes)
@@ -39,7 +39,7 @@ test:
 check:
 	@scripts/install-deps test bench check
 	$(call SAY,Building everything with warnings as errors: nine minutes the first time)
-	$(call CONFIGURE,-DCLEARHEAD_TESTS=ON -DCLEARHEAD_BENCH=ON)
+	$(call CONFIGURE,-DCLEARHEAD_TESTS=ON -DCLEARHEAD_BENCH=ON -DCLEARHEAD_PYTHON=ON)
 	$(COMPILE)
 	$(call SAY,Checking: ten minutes the first time; then only what changed)
 	@scripts/check $(BUILD) $(JOBS)
@@ -54,6 +54,10 @@ tsan:
 	@cmake --preset tsan >/dev/null
 	@cmake --build --preset tsan --parallel $(JOBS) --target $(TSAN_TESTS)
 	@scripts/tsan build/tsan $(TSAN_TESTS)
+
+# The tables of docs/results.md that can be made of the models that ship, in place.
+results: build
+	@scripts/results $(BUILD)/bin/clearhead
 
 # The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text.
 models: build

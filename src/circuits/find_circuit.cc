@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "heads/head_report.h"
+#include "model/packed_weights.h"
 #include "model/ungroup.h"
 
 namespace clearhead {
@@ -129,7 +130,8 @@ CircuitReport FindCircuit(const Model& model, const TaskSet& set, const FindOpti
                        .score = ScoreTask(model, set)};
   // An edge ends in one head's keys or values, so heads that share them are taken apart: the same
   // numbers. Every stage starts from the same runs.
-  const Model apart = Ungroup(model);
+  Model apart = Ungroup(model);
+  PackForUse(&apart, PackedWays::kBoth);
   const TaskRuns runs(apart, set, options.batch_rows);
   report.attribution =
       Attribute(runs, {.steps = options.steps, .on_progress = Named(options, "attributing edges")});

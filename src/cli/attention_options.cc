@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "heads/head_list.h"
 #include "heads/head_report.h"
+#include "model/packed_weights.h"
 #include "tasks/task_items.h"
 #include "text/token_stream.h"
 
@@ -133,6 +134,7 @@ std::vector<OpenedSource> OpenSources(const AttentionOptions& options, std::uint
   for (const std::string& name : options.models) {
     paths.push_back(FindModel(name));
     models.push_back(LoadModel(paths.back()));
+    if (!options.text.empty()) PackForUse(&models.back());
   }
   // Gate flags are for the gated ones among the models; it is an error if none is.
   const bool any_gated = std::any_of(models.begin(), models.end(), [](const Model& model) {

@@ -47,7 +47,7 @@ void Run(const Options& options) {
   capture.gradients = options.gradients;
   std::optional<PackedWeights> packed;
   if (UseBf16(options.precision)) {
-    packed.emplace().Pack(model);
+    packed.emplace().Pack(model, PackedFor::kBf16, PackedWays::kBoth);
     capture.packed = &*packed;
   }
   FeatureRecording run;

@@ -14,6 +14,7 @@
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "core/progress.h"
+#include "model/packed_weights.h"
 #include "text/token_stream.h"
 #include "use/compare.h"
 #include "use/predict.h"
@@ -129,7 +130,9 @@ void ComparePrompts(const Options& o, const Model& a, const Model& b, const Toke
 void Run(const Options& o) {
   if (o.text.empty() == o.prompts.empty()) FailUsage("give --text or --prompt");
   const std::filesystem::path path_a = FindModel(o.a), path_b = FindModel(o.b);
-  const Model a = LoadModel(path_a), b = LoadModel(path_b);
+  Model a = LoadModel(path_a), b = LoadModel(path_b);
+  PackForUse(&a);
+  PackForUse(&b);
   if (a.config.vocabulary != b.config.vocabulary) {
     Fail("'{}' has a vocabulary of {} and '{}' one of {}; compare models with one tokenizer", o.a,
          a.config.vocabulary, o.b, b.config.vocabulary);

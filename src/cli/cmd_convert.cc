@@ -48,10 +48,13 @@ void AddConvert(CLI::App& app) {
       app, "convert",
       "Store a model in 16 bits (half the size), or back in 32. To nearest, ties to even; the\n"
       "tokenizer, the config and the gates are carried over. `compare` tells what it cost.\n"
-      "A llama2.c checkpoint (.bin, legacy or version 1) becomes a Hugging Face folder.",
+      "A llama2.c checkpoint (.bin, legacy or version 1) or a GGUF file (Llama in F32, F16, BF16, "
+      "Q8_0)\n"
+      "becomes a Hugging Face folder.",
       "clearhead convert my-model --dtype bf16 --out my-model-bf16", options, Run);
   command
-      ->add_option("MODEL", options->model, "Folder or name of a model, or a llama2.c checkpoint")
+      ->add_option("MODEL", options->model,
+                   "Folder or name of a model, a llama2.c checkpoint or a GGUF file")
       ->required();
   command->add_option("--tokenizer", options->tokenizer,
                       "llama2.c's tokenizer.bin that belongs to the checkpoint");

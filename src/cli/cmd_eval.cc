@@ -11,6 +11,7 @@
 #include "cli/gate_options.h"
 #include "cli/numbers.h"
 #include "core/progress.h"
+#include "model/packed_weights.h"
 #include "text/token_stream.h"
 #include "use/evaluate.h"
 
@@ -44,7 +45,8 @@ void AddGateFields(const ModelConfig& config, const Evaluation& result, bool per
 
 void Run(const Options& options) {
   const std::filesystem::path path = FindModel(options.model);
-  const Model model = LoadModel(path);
+  Model model = LoadModel(path);
+  PackForUse(&model);
   GateRun gates = options.gates.Resolve(model.config, options.common.seed);
   gates.sum_probabilities = options.per_head;
   const Tokenizer tokenizer = Tokenizer::Load(path);
@@ -52,9 +54,10 @@ void Run(const Options& options) {
 
   EvaluateOptions evaluate{
       .context = options.context, .max_tokens = options.tokens, .gates = gates};
+  evaluate.ranks = &Ranks();
   std::optional<Progress> bar;
   evaluate.progress = [&](std::int64_t done, std::int64_t total) {
-    if (!bar) bar.emplace("eval", total, "tok");
+    if (!bar) bar.emplace("eval", total, "tok", RankProgress());
     bar->Update(done);
   };
   const Evaluation result = Evaluate(model, tokens, evaluate);
@@ -98,7 +101,8 @@ void AddEval(CLI::App& app) {
                                 "The text is cut into windows of N input tokens; each token but "
                                 "the first is predicted once, from\n"
                                 "the tokens before it in its window.",
-                                "clearhead eval gpt2 --text book.txt --context 512", options, Run);
+                                "clearhead eval gpt2 --text book.txt --context 512", options, Run,
+                                RunsOn::kAllRanks);
   command->add_option("MODEL", options->model, "Folder or name of a model")->required();
   command->add_option("--text", options->text, "The text, UTF-8")->required();
   command

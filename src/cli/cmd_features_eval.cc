@@ -11,6 +11,7 @@
 #include "core/progress.h"
 #include "features/feature_eval.h"
 #include "features/transcoder_files.h"
+#include "model/packed_weights.h"
 #include "text/token_stream.h"
 
 namespace clearhead::cli {
@@ -144,7 +145,8 @@ void Run(const Options& options) {
     judged.model = options.folders[i];
     judged.features = options.folders[i + 1];
     const std::filesystem::path path = FindModel(judged.model);
-    const Model model = LoadModel(path);
+    Model model = LoadModel(path);
+    PackForUse(&model);
     const Transcoder transcoder = LoadTranscoder(FindFeatures(judged.features));
     judged.config = transcoder.config;
     CheckFits(transcoder, model);  // before the text is read

@@ -16,6 +16,7 @@
 #include "features/feature_export.h"
 #include "features/label_check.h"
 #include "features/transcoder_files.h"
+#include "model/packed_weights.h"
 #include "text/token_stream.h"
 
 namespace clearhead::cli {
@@ -148,7 +149,8 @@ void Run(const Options& o) {
   if (!o.unquoted.empty() && (o.check > 0 || o.texts.empty())) {
     FailUsage("--unquoted goes with --text, to make an index");
   }
-  const Model model = LoadModel(model_path);
+  Model model = LoadModel(model_path);
+  PackForUse(&model);
   const Transcoder transcoder = LoadTranscoder(features);
   CheckFits(transcoder, model);
   const Tokenizer tokenizer = Tokenizer::Load(model_path);

@@ -16,6 +16,7 @@
 #include "core/progress.h"
 #include "figures/line_chart.h"
 #include "figures/running_mean.h"
+#include "model/packed_weights.h"
 #include "text/token_stream.h"
 #include "train/metrics_log.h"
 #include "train/transcoder.h"
@@ -26,7 +27,8 @@ namespace fs = std::filesystem;
 
 struct Options {
   CommonOptions common;
-  std::string model, valid, out, kind = "clt", activation = "jumprelu", reads, dtype = "f32";
+  std::string model, valid, out, kind = "clt", activation = "jumprelu", reads, dtype = "f32",
+                                 wire = "fp32";
   std::vector<std::string> texts;
   std::int64_t tokens = 0, steps = -1;
   TranscoderOptions train;
@@ -133,8 +135,10 @@ void Run(const Options& o) {
     Fail("'{}' holds features already; choose another folder, or remove it", o.out);
   }
   if (!o.train.run.resume) RefuseAnotherRun(o.out);
-  const Model model = LoadModel(folder);
+  Model model = LoadModel(folder);
+  PackForUse(&model);
   TranscoderOptions t = Complete(o, model.config);
+  t.run.together = RanksOfRun(o.wire);
   const Tokenizer tokenizer = Tokenizer::Load(folder);
   const std::vector<std::int32_t> train =
       EncodeFiles(tokenizer, std::vector<fs::path>(o.texts.begin(), o.texts.end()));
@@ -147,7 +151,7 @@ void Run(const Options& o) {
   TranscoderCallbacks callbacks;
   callbacks.should_stop = [&] { return interrupt.requested(); };
   callbacks.on_step = [&](const TranscoderProgress& p) {
-    if (!bar) bar.emplace("features", p.steps * t.data.rows, "tok");
+    if (!bar) bar.emplace("features", p.steps * t.data.rows, "tok", RankProgress());
     bar->Update(p.step * t.data.rows,
                 fmt::format("step {}/{} explained{} L0{} dead {:.1f} %", p.step, p.steps,
                             List(p.measure.unexplained, " {:.3f}", true),
@@ -159,7 +163,7 @@ void Run(const Options& o) {
     throw Interrupted(
         fmt::format("interrupted at step {}; go on with the same command and --resume", r.step));
   }
-  DrawProgress(o.out);
+  if (Ranks().first()) DrawProgress(o.out);
   const std::vector<double>& unexplained = r.valid ? r.valid->unexplained : r.last.unexplained;
   const std::vector<double>& l0 = r.valid ? r.valid->l0 : r.last.l0;
   Json json = {{"out", o.out},
@@ -190,8 +194,8 @@ void AddFeaturesTrain(CLI::App& features) {
   o.train.data.context = 0;
   Command* command = AddCommand(
       features, "train", "A transcoder: sparse features that stand for the MLPs of a model",
-      "clearhead features train tale --text book.txt --tokens 3M --out tale-features", options,
-      Run);
+      "clearhead features train tale --text book.txt --tokens 3M --out tale-features", options, Run,
+      RunsOn::kAllRanks);
   const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("MODEL", o.model, "A model's folder, or the name of one that ships")
       ->required();
@@ -225,7 +229,9 @@ void AddFeaturesTrain(CLI::App& features) {
       ->add_option("--context", o.train.data.context,
                    "Tokens of a window (default: the model's positions, at most 256)")
       ->check(Range(2, 1 << 20));
-  command->add_option("--batch", o.train.data.rows, "Tokens of a step (default: 4096)")
+  command
+      ->add_option("--batch", o.train.data.rows,
+                   "Tokens of a step, shared by all ranks (default: 4096)")
       ->check(positive);
   command
       ->add_option("--shuffle", o.train.data.steps_at_once,
@@ -239,7 +245,7 @@ void AddFeaturesTrain(CLI::App& features) {
       ->add_option("--dead-after", o.train.dead_after,
                    "Tokens without firing after which a feature is revived (default: 100000)")
       ->check(positive);
-  AddRunOptions(command, &o.train.run, "only the end");
+  AddRunOptions(command, &o.train.run, &o.wire, "only the end");
   command->add_flag("--lines", o.lines, "Start every window at the beginning of a line");
   command->add_option("--dtype", o.dtype, "Of the files: f32, bf16 or f16 (default: f32)")
       ->check(IsMember({"f32", "bf16", "f16"}));

@@ -9,6 +9,7 @@
 #include "cli/numbers.h"
 #include "core/error.h"
 #include "features/feature_run.h"
+#include "model/packed_weights.h"
 #include "model/run.h"
 #include "text/utf8.h"
 #include "use/generate.h"
@@ -31,7 +32,8 @@ void Run(const Options& options) {
   }
   const bool from_ids = options.ids_option->count() > 0;
   const std::filesystem::path path = FindModel(options.model);
-  const Model model = LoadModel(path);
+  Model model = LoadModel(path);
+  PackForUse(&model);
   // With --ids a model without tokenizer can be run; then ids are printed.
   std::optional<Tokenizer> tokenizer;
   if (!from_ids) tokenizer = Tokenizer::Load(path);

@@ -50,7 +50,10 @@ Json ModelJson(const std::filesystem::path& path) {
                {"attention", config.attention == AttentionKind::kGated ? "gated" : "softmax"},
                {"parameters", config.ParameterCount()},
                {"stored_as", DTypeName(model.stored_as)}};
-  if (config.attention == AttentionKind::kGated) json["gate_bias"] = config.gate_bias;
+  if (config.attention == AttentionKind::kGated) {
+    json["gate_bias"] = config.gate_bias;
+    json["gate_bias_by_head"] = config.gate_bias_by_head;
+  }
   return json;
 }
 

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/random.h"
+#include "model/packed_weights.h"
 #include "tasks/task_items.h"
 
 namespace clearhead::cli {
@@ -155,7 +156,8 @@ void Run(const Options& o) {
   }
   const std::filesystem::path path = FindModel(o.model);
   const Tokenizer tokenizer = Tokenizer::Load(path);
-  const Model model = LoadModel(path);
+  Model model = LoadModel(path);
+  PackForUse(&model);
   Json list = Json::array();
   if (!o.import_path.empty()) {
     const TaskMetric metric = o.metric == "probability-difference"

@@ -32,7 +32,7 @@ struct Options {
   CommonOptions common;
   std::int64_t layers = 6, heads = 8, width = 256, vocabulary = 4096;
   std::vector<std::string> texts;
-  std::string valid, out, tokenizer, from, config, precision = "auto";
+  std::string valid, out, tokenizer, from, config, precision = "auto", wire = "fp32";
   RunLength length;
   std::int64_t warmup = -1;
   TrainOptions train;
@@ -54,7 +54,10 @@ Tokenizer MakeTokenizer(const Options& o) {
   std::optional<Progress> bar;
   return TrainBpe(views, {.vocabulary_size = static_cast<std::int32_t>(o.vocabulary),
                           .progress = [&](std::int32_t done, std::int32_t wanted) {
-                            if (!bar) bar.emplace("learning the vocabulary", wanted, "tokens");
+                            if (!bar) {
+                              bar.emplace("learning the vocabulary", wanted, "tokens",
+                                          RankProgress());
+                            }
                             bar->Update(done);
                           }});
 }
@@ -111,7 +114,7 @@ Model StartModel(const Options& o, const Tokenizer& tokenizer) {
 Json PlanJson(const ModelConfig& config, const StepShape& shape) {
   Json items = Json::array();
   std::int64_t total = 0;
-  for (const MemoryItem& item : TrainStep::MemoryPlan(config, shape)) {
+  for (const MemoryItem& item : TrainStep::MemoryPlan(config, shape, &Ranks())) {
     items.push_back({{"what", item.name}, {"bytes", item.bytes}});
     total += item.bytes;
   }
@@ -156,6 +159,7 @@ void DrawLoss(const fs::path& out) {
 void Run(const Options& given) {
   Options o = given;
   o.train.seed = o.common.seed;
+  o.train.run.together = RanksOfRun(o.wire);
   o.train.shape.bf16 = UseBf16(o.precision);
   o.train.schedule.total = o.length.Steps(o.train.shape);
   o.train.schedule.warmup =
@@ -171,6 +175,7 @@ void Run(const Options& given) {
   if (!o.train.run.resume) RefuseAnotherRun(o.out);  // before the tokenizer is learned and written
   o.train.drawn_start = o.from.empty();
   if (o.train.schedule.total == 0) {  // a fresh model of this shape, as it is
+    if (!Ranks().first()) return;
     SaveModel(RandomModel(MakeConfig(o, o.vocabulary), o.common.seed), o.out);
     return Print(o.common.json ? "{}\n" : fmt::format("{}: random weights\n", o.out));
   }
@@ -183,8 +188,10 @@ void Run(const Options& given) {
   if (o.lines) o.train.starts = LineStarts(tokenizer, train);
   const Model start = StartModel(o, tokenizer);
   const ModelConfig& config = start.config;
-  MakeDirectory(o.out);
-  tokenizer.Save(o.out);
+  if (Ranks().first()) {
+    MakeDirectory(o.out);
+    tokenizer.Save(o.out);
+  }
 
   InterruptGuard interrupt;
   std::optional<Progress> bar;
@@ -193,7 +200,7 @@ void Run(const Options& given) {
   callbacks.on_step = [&](const TrainProgress& p) {
     const std::int64_t per_step =
         o.train.shape.batch * o.train.shape.accumulation * o.train.shape.context;
-    if (!bar) bar.emplace("train", p.steps * per_step, "tok");
+    if (!bar) bar.emplace("train", p.steps * per_step, "tok", RankProgress());
     bar->Update(
         p.step * per_step,
         fmt::format("step {}/{} loss {:.4f}{}", p.step, p.steps, p.loss,
@@ -205,7 +212,7 @@ void Run(const Options& given) {
     throw Interrupted(fmt::format(
         "interrupted at step {}; go on with the same command and --resume", result.step));
   }
-  DrawLoss(o.out);
+  if (Ranks().first()) DrawLoss(o.out);
   Json json = {{"out", o.out},
                {"parameters", config.ParameterCount()},
                {"steps", result.step},
@@ -232,7 +239,7 @@ void AddTrain(CLI::App& app) {
   Command* command =
       AddCommand(app, "train", "Train a model from text: GPT-2's architecture, or that of --config",
                  "clearhead train --text book.txt --valid other.txt --tokens 20M --out my-model",
-                 options, Run);
+                 options, Run, RunsOn::kAllRanks);
   const auto positive = Range(std::int64_t{1}, std::int64_t{1} << 40);
   command->add_option("--text", o.texts, "Text files to learn from");
   command->add_option("--valid", o.valid, "Text file for the validation loss");
@@ -260,7 +267,9 @@ void AddTrain(CLI::App& app) {
                                        "A config.json of any family for the shape of the model, "
                                        "instead of --layers, --heads, --width");
   for (Option* option : {layers, heads, width, from}) config->excludes(option);
-  command->add_option("--batch", o.train.shape.batch, "Sequences per pass (default: 16)")
+  command
+      ->add_option("--batch", o.train.shape.batch,
+                   "Sequences per pass, shared by all ranks (default: 16)")
       ->check(positive);
   command
       ->add_option("--accumulate", o.train.shape.accumulation,
@@ -279,7 +288,7 @@ void AddTrain(CLI::App& app) {
       ->add_option("--clip", o.train.optimizer.clip_norm,
                    "Largest gradient norm (default: 1; 0 = off)")
       ->check(NonNegativeNumber());
-  AddRunOptions(command, &o.train.run, "only the end");
+  AddRunOptions(command, &o.train.run, &o.wire, "only the end");
   command->add_flag("--recompute", o.train.shape.recompute,
                     "Keep less for backward and compute it again: less memory, a third more work");
   command->add_flag(

@@ -15,6 +15,9 @@ void AddCommands(CLI::App& app) {
   AddGrid(app);
   AddHeads(app);
   AddScatter(app);
+  AddLens(app);
+  AddKnockout(app);
+  AddSteer(app);
   AddServe(app);
   AddReport(app);
   AddTasks(app);

@@ -7,9 +7,11 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include "cli/numbers.h"
 #include "core/error.h"
+#include "core/host.h"
 
 namespace clearhead::cli {
 namespace fs = std::filesystem;
@@ -23,7 +25,9 @@ std::shared_ptr<Command> AddCommand(CLI::App& app, const std::string& name,
   command->footer("Example:\n  " + example);
   command->add_flag("--json", common->json,
                     "Print one JSON document on stdout and nothing else there");
-  command->add_option("--threads", common->threads, "Threads to use (default: all cores)")
+  command
+      ->add_option("--threads", common->threads,
+                   "Threads to use (default: all cores, shared with other ranks)")
       ->check(Range(1, 4096));
   command->add_option("--seed", common->seed, "Seed of everything random (default: 0)")
       ->check(WholeNumber());
@@ -32,26 +36,49 @@ std::shared_ptr<Command> AddCommand(CLI::App& app, const std::string& name,
 
 std::unique_ptr<ThreadPool> MakePool(const CommonOptions& common) {
   if (common.threads == 0 && CurrentPool() != nullptr) return nullptr;
-  return std::make_unique<ThreadPool>(common.threads > 0 ? common.threads : AvailableCores());
+  // Ranks that are not bound to cores of their own share those of their machine.
+  const int cores = std::max(1, AvailableCores() / Ranks().ranks_on_these_cores());
+  return std::make_unique<ThreadPool>(common.threads > 0 ? common.threads : cores);
 }
 
 }  // namespace internal
 
 namespace {
 
+// The file that this code is in: the program, the library, or the Python module. The kernel knows
+// it by its whole path; the loader only as it was asked for, perhaps from another folder.
+fs::path OwnFile() {
+  std::ifstream maps("/proc/self/maps");
+  const auto here = reinterpret_cast<std::uintptr_t>(&FindModel);
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t first = 0, last = 0;
+    const char* end = line.data() + line.size();
+    const auto [dash, error] = std::from_chars(line.data(), end, first, 16);
+    if (error != std::errc() || dash == end) continue;
+    std::from_chars(dash + 1, end, last, 16);
+    const std::size_t path = line.find('/');
+    if (here >= first && here < last && path != std::string::npos) return line.substr(path);
+  }
+  return {};
+}
+
 // Folders that may hold models known by name, shipped ones and those of scripts/fetch-models:
-// beside the sources of a build, beside an installed program, here.
+// beside the sources of a build, beside an installed program or library, here.
 std::vector<fs::path> ModelFolders() {
   std::vector<fs::path> folders;
   if (const char* named = std::getenv("CLEARHEAD_MODELS"); named != nullptr)
     folders.emplace_back(named);
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path bin = program.parent_path();
-    folders.push_back(bin / "../share/clearhead/models");
-    folders.push_back(bin / "../../../models");  // build/<preset>/bin
-    folders.push_back(bin / "../../../models-cache");
+  if (const fs::path own = OwnFile().parent_path(); !own.empty()) {
+    for (const char* place : {
+             "../share/clearhead/models",     // bin, lib
+             "../../share/clearhead/models",  // lib/<architecture>
+             "models",                        // inside a Python package
+             "../../../models",               // build/<preset>/bin
+             "../../../models-cache",
+             "../../../../models",  // build/<preset>/python/clearhead
+         }) {
+      folders.push_back(own / place);
+    }
   }
   folders.emplace_back("models");
   folders.emplace_back("models-cache");
@@ -120,6 +147,8 @@ fs::path FindFeatures(const std::string& name) {
 }
 
 void Print(std::string_view text) {
+  if (const Host* host = CurrentHost(); host != nullptr && host->print) return host->print(text);
+  if (!Ranks().first()) return;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     Fail("cannot write to standard output");
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "cli/ranks.h"
 #include "core/json.h"
 #include "core/threads.h"
 #include "model/pass.h"
@@ -22,12 +23,15 @@ struct CommonOptions {
   std::uint64_t seed = 0;
 };
 
+// Who runs a command when there are several ranks: those that share its work, or the first.
+enum class RunsOn { kFirstRank, kAllRanks };
+
 // Adds a command. `example` is shown at the end of its help. The command gets --json, --threads,
 // --seed; `run` is called after parsing, with a pool of that many threads.
 template <typename Options>
 Command* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                     const std::string& example, std::shared_ptr<Options> options,
-                    void (*run)(const Options&));
+                    void (*run)(const Options&), RunsOn where = RunsOn::kFirstRank);
 
 namespace internal {
 std::shared_ptr<Command> AddCommand(CLI::App& app, const std::string& name,
@@ -40,11 +44,12 @@ std::unique_ptr<ThreadPool> MakePool(const CommonOptions& common);
 template <typename Options>
 Command* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                     const std::string& example, std::shared_ptr<Options> options,
-                    void (*run)(const Options&)) {
+                    void (*run)(const Options&), RunsOn where) {
   const std::shared_ptr<Command> command =
       internal::AddCommand(app, name, description, example, &options->common);
   // The callback keeps what parsing fills.
-  command->callback([command, options, run] {
+  command->callback([command, options, run, where] {
+    if (where == RunsOn::kFirstRank && !Ranks().first()) return;
     const std::unique_ptr<ThreadPool> pool = internal::MakePool(options->common);
     const ThreadScope scope(pool ? pool.get() : CurrentPool());
     run(*options);
@@ -63,7 +68,8 @@ std::vector<std::string> ShippedModels();
 
 // One JSON document on stdout.
 void PrintJson(const Json& json);
-// Text on stdout. Throws Error if stdout cannot take it (a full disk, say).
+// Text on stdout, from the first rank, or to whoever the command works for (core/host.h). Throws
+// Error if stdout cannot take it (a full disk, say).
 void Print(std::string_view text);
 
 // The three ways to give tokens to a command: exactly one must be used.

@@ -1,64 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "cli/run_command.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cstdio>
 
 #include "core/error.h"
+#include "core/host.h"
 
 namespace clearhead::cli {
-namespace {
-
-// Standard output goes to a file in memory while this lives.
-class CapturedOutput {
- public:
-  CapturedOutput() {
-    std::fflush(stdout);
-    saved_ = ::dup(STDOUT_FILENO);
-    memory_ = ::memfd_create("clearhead", MFD_CLOEXEC);
-    if (saved_ < 0 || memory_ < 0 || ::dup2(memory_, STDOUT_FILENO) < 0) {
-      Restore();
-      Fail("cannot redirect standard output");
-    }
-  }
-  ~CapturedOutput() { Restore(); }
-  CapturedOutput(const CapturedOutput&) = delete;
-  CapturedOutput& operator=(const CapturedOutput&) = delete;
-
-  std::string Text() const {
-    std::fflush(stdout);
-    std::string text(static_cast<std::size_t>(std::max<off_t>(::lseek(memory_, 0, SEEK_END), 0)),
-                     '\0');
-    for (std::size_t done = 0; done < text.size();) {
-      const ssize_t n =
-          ::pread(memory_, text.data() + done, text.size() - done, static_cast<off_t>(done));
-      if (n <= 0) Fail("cannot read redirected output");
-      done += static_cast<std::size_t>(n);
-    }
-    return text;
-  }
-
- private:
-  void Restore() {
-    std::fflush(stdout);
-    if (saved_ >= 0) {
-      ::dup2(saved_, STDOUT_FILENO);
-      ::close(saved_);
-    }
-    if (memory_ >= 0) ::close(memory_);
-    saved_ = memory_ = -1;
-  }
-
-  int saved_ = -1, memory_ = -1;
-};
-
-}  // namespace
 
 std::string ShellWord(std::string_view word) {
   const auto plain = [](unsigned char c) {
@@ -89,9 +40,12 @@ void RunCommand(const CommandWords& words, const AddSome& add) {
 }
 
 std::string CaptureCommand(const CommandWords& words, const AddSome& add) {
-  const CapturedOutput output;
+  std::string text;
+  Host host = CurrentHost() != nullptr ? *CurrentHost() : Host{};
+  host.print = [&](std::string_view part) { text += part; };
+  const HostScope scope(&host);
   RunCommand(words, add);
-  return output.Text();
+  return text;
 }
 
 }  // namespace clearhead::cli

@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/host.h"
 
 namespace clearhead {
 namespace {
 
 constexpr double kSecondsBetweenDraws = 0.1;
+constexpr double kSecondsBetweenLines = 10.0;
 constexpr double kSecondsBeforeRate = 0.5;  // a rate from less is noise
 
 // The first `columns` characters of UTF-8 text, counting one column per code point.
@@ -27,6 +29,9 @@ std::string CutToColumns(std::string_view text, int columns) {
   }
   return std::string(text.substr(0, end));
 }
+
+// By a host, in place of the terminal.
+bool IsWatched() { return CurrentHost() != nullptr && CurrentHost()->progress; }
 
 }  // namespace
 
@@ -50,29 +55,54 @@ ProgressOutput StandardErrorProgress() {
 
 Progress::Progress(std::string label, std::int64_t total, std::string unit, ProgressOutput output)
     : label_(std::move(label)), total_(total), unit_(std::move(unit)), output_(std::move(output)) {
+  output_.is_terminal |= output_.lines;
   if (output_.is_terminal) start_ = last_drawn_ = output_.seconds();
 }
 
-Progress::~Progress() { Clear(); }
+Progress::~Progress() {
+  Clear();
+  if (!reported_) return;
+  try {
+    Report(true);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the bar is gone, and a destructor cannot say so
+  }
+}
+
+void Progress::Report(bool finished) {
+  if (!IsWatched()) return;
+  reported_ = !finished;
+  CurrentHost()->progress({.label = label_,
+                           .unit = unit_,
+                           .extra = extra_,
+                           .done = done_,
+                           .total = total_,
+                           .finished = finished});
+}
 
 void Progress::Clear() {
-  if (drawn_ && !finished_) output_.write("\r\x1b[K");
+  if (drawn_ && !finished_ && !output_.lines) output_.write("\r\x1b[K");
   drawn_ = false;
 }
 
 void Progress::Update(std::int64_t done, std::string_view extra) {
-  if (!output_.is_terminal || finished_) return;
+  if (finished_) return;
   done_ = done;
   extra_ = extra;
+  if (IsWatched()) Report(false);
+  StopIfAsked();
+  if (!output_.is_terminal || IsWatched()) return;
   const double now = output_.seconds();
-  if (now - last_drawn_ >= kSecondsBetweenDraws) Draw(now);
+  const double pause = output_.lines ? kSecondsBetweenLines : kSecondsBetweenDraws;
+  if (now - last_drawn_ >= pause) Draw(now);
 }
 
 void Progress::Finish() {
-  if (!output_.is_terminal || finished_) return;
-  Draw(output_.seconds());
-  output_.write("\n");
+  if (finished_) return;
   finished_ = true;
+  if (IsWatched()) return Report(true);
+  if (!output_.is_terminal) return;
+  Draw(output_.seconds());
+  if (!output_.lines) output_.write("\n");
 }
 
 void Progress::Draw(double now) {
@@ -89,10 +119,11 @@ void Progress::Draw(double now) {
     line += fmt::format("  {} left", FormatDuration(static_cast<double>(total_ - done_) / rate));
   }
   if (!extra_.empty()) line += "  " + extra_;
-  // One column stays free: some terminals wrap when the last one is written.
-  output_.write(fmt::format("\r{}\x1b[K", CutToColumns(line, output_.columns - 1)));
   last_drawn_ = now;
   drawn_ = true;
+  if (output_.lines) return output_.write(line + "\n");
+  // One column stays free: some terminals wrap when the last one is written.
+  output_.write(fmt::format("\r{}\x1b[K", CutToColumns(line, output_.columns - 1)));
 }
 
 std::string FormatDuration(double seconds) {

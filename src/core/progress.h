@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A progress line for people: drawn on a terminal, silent everywhere else, so that logs and pipes
-// never see it.
+// never see it. A host (host.h) gets the same as calls instead.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ struct ProgressOutput {
   std::function<void(std::string_view)> write;
   std::function<double()> seconds;  // a clock that never goes back
   bool is_terminal = false;
+  // Every ten seconds a line of its own instead: for the output of ranks, which reaches the user's
+  // terminal through other programs.
+  bool lines = false;
   int columns = 80;  // longer lines are cut, because a wrapped line cannot be redrawn
 };
 
@@ -23,7 +26,8 @@ ProgressOutput StandardErrorProgress();
 
 // Draws "label  done/total  12%  3.4k tok/s  1:02:03 left  extra", at most ten times a second.
 // The destructor erases the line, so that an error message starts on a clean one; Finish() draws
-// the last state and ends the line. Not for use by several threads.
+// the last state and ends the line. Not for use by several threads. Update throws Interrupted
+// where a host wants the work to stop.
 class Progress {
  public:
   // total 0: unknown; the line then shows neither percentage nor remaining time.
@@ -40,6 +44,7 @@ class Progress {
 
  private:
   void Draw(double now);
+  void Report(bool finished);
 
   std::string label_;
   std::int64_t total_;
@@ -51,6 +56,7 @@ class Progress {
   std::string extra_;
   bool drawn_ = false;  // something is on the terminal's line
   bool finished_ = false;
+  bool reported_ = false;  // the host knows of it
 };
 
 std::string FormatDuration(double seconds);  // "0:07", "12:34", "1:02:03"

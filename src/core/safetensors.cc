@@ -330,7 +330,7 @@ std::string HeaderText(std::span<const TensorToWrite> tensors,
     Check(length.has_value(), "the shape of a tensor to write overflows");
     if (tensor.data != nullptr) {
       Check(IsConvertibleFloat(tensor.dtype), "fp32 values are written as F32, F16 or BF16");
-    } else {
+    } else if (!tensor.make) {
       std::size_t raw = tensor.raw.size();
       for (const std::span<const std::byte> part : tensor.raw_parts) raw += part.size();
       Check(raw == static_cast<std::size_t>(*length),
@@ -430,6 +430,16 @@ void WriteSafetensors(const std::filesystem::path& path, std::span<const TensorT
   file.Write(header);
   std::vector<std::byte> chunk;
   for (const TensorToWrite& tensor : tensors) {
+    if (tensor.make) {
+      std::int64_t written = 0;
+      tensor.make([&](std::span<const std::byte> bytes) {
+        file.Write(bytes);
+        written += static_cast<std::int64_t>(bytes.size());
+      });
+      Check(written == *ByteLength(tensor.shape, tensor.dtype),
+            "the bytes made for a tensor do not match its shape");
+      continue;
+    }
     if (tensor.data == nullptr) {
       file.Write(tensor.raw);
       for (const std::span<const std::byte> part : tensor.raw_parts) file.Write(part);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -77,6 +78,8 @@ struct TensorToWrite {
   const float* data = nullptr;                             // if not null
   std::span<const std::byte> raw = {};                     // otherwise
   std::vector<std::span<const std::byte>> raw_parts = {};  // and behind it
+  // or, if set, all bytes in their order, made while the file is written
+  std::function<void(const std::function<void(std::span<const std::byte>)>& write)> make = {};
 };
 
 // Writes the tensors in the order given, complete or not at all; equal input gives equal bytes. The

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "features/node_names.h"
+#include "model/head_weights.h"
 
 namespace clearhead {
 namespace {
@@ -269,7 +270,7 @@ Carriers FindCarriers(const FrozenPrompt& prompt, const AttributionGraph& graph,
     carrier.through = through[i];
     carrier.reasons = ExplainScore(prompt, layer, head, edge.query, edge.key);
     if (prompt.config().attention == AttentionKind::kGated) {
-      carrier.gate = MarginOfGate(carrier.reasons, prompt.config().gate_bias);
+      carrier.gate = MarginOfGate(carrier.reasons, GateBiasOf(*prompt.model, layer).Of(head));
     }
     sum += values[i];
   }

@@ -165,6 +165,10 @@ Activations::Activations(const ModelConfig& config, std::int64_t batch_size,
   if (config.attention == AttentionKind::kGated) {
     open_edges = Buffer<std::int64_t>(config.layers * batch * config.heads);
     gate_probability_sum = Buffer<double>(config.layers * batch * config.heads);
+    if (keep != Keep::kNothing) {
+      gate_penalty = Buffer<float>(config.heads);
+      d_gate_bias = Buffer<double>(batch * config.heads);
+    }
   }
 }
 

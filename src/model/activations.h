@@ -101,6 +101,9 @@ class Activations {
   // Gates (gated models): per layer, sequence and head.
   Buffer<std::int64_t> open_edges;      // [L,B,H]
   Buffer<double> gate_probability_sum;  // [L,B,H]
+  // Of the layer that backward is in:
+  Buffer<float> gate_penalty;  // [H] more penalty on each of a head's gates than the mean has
+  Buffer<double> d_gate_bias;  // [B,H]
 
  private:
   // Sizes only, nothing allocated.

@@ -2,12 +2,14 @@
 #include "model/attention_layer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/threads.h"
 #include "kernels/attention.h"
 #include "kernels/attention_stages.h"
 #include "kernels/gated_attention.h"
 #include "kernels/gated_attention_stages.h"
+#include "model/head_weights.h"
 
 namespace clearhead {
 namespace {
@@ -86,7 +88,8 @@ struct Layer {
   }
   GateOptions gate() const {
     GateOptions options{
-        .mode = pass.gates.mode, .bias = pass.config().gate_bias, .noise = pass.gates.noise};
+        .mode = pass.gates.mode, .bias = GateBiasOf(pass.model, layer), .noise = pass.gates.noise};
+    options.bias.all += pass.gates.bias_shift;
     options.noise.layer = static_cast<std::uint64_t>(layer);
     if (pass.gates.uniform != nullptr) {
       options.uniform = pass.gates.uniform + layer * matrix_shape().size();
@@ -98,14 +101,37 @@ struct Layer {
     return {activations.open_edges.data() + at,
             pass.gates.sum_probabilities ? activations.gate_probability_sum.data() + at : nullptr};
   }
-  // d loss / d sigmoid(g) of every pair: the penalty is a mean over layers, sequences, heads and
-  // pairs.
-  float penalty_gradient() const {
+  // d loss / d sigmoid(g) of every pair of a head: the penalty is a mean over layers and heads of
+  // what each makes of its mean over sequences and pairs.
+  HeadNumbers penalty_gradient() const {
+    const std::int64_t H = pass.config().heads;
     const double pairs =
         0.5 * static_cast<double>(pass.length) * static_cast<double>(pass.length + 1);
-    const double count =
-        static_cast<double>(pass.config().layers * pass.batch * pass.config().heads) * pairs;
-    return static_cast<float>(pass.gates.penalty_weight / count);
+    const double count = static_cast<double>(pass.config().layers * pass.batch * H) * pairs;
+    const double weight = pass.gates.penalty_weight / count;
+    if (pass.gates.concentrate == 0.0f) return static_cast<float>(weight);
+    const double* sums = activations.gate_probability_sum.data() + layer * pass.batch * H;
+    for (std::int64_t h = 0; h < H; ++h) {
+      double sum = 0.0;
+      for (std::int64_t b = 0; b < pass.batch; ++b) sum += sums[b * H + h];
+      const double mean = sum / (static_cast<double>(pass.batch) * pairs);
+      activations.gate_penalty[h] = static_cast<float>(weight * pass.gates.concentrate * 0.5 /
+                                                       std::sqrt(mean + kConcentrateFloor));
+    }
+    return {0.0f, activations.gate_penalty.data()};
+  }
+  // Where backward puts the bias's gradient of each sequence and head; null if nobody wants it.
+  double* bias_gradients(const float* d_gate_bias) const {
+    return d_gate_bias == nullptr ? nullptr : activations.d_gate_bias.data();
+  }
+  void AddBiasGradients(float* d_gate_bias) const {
+    if (d_gate_bias == nullptr) return;
+    const std::int64_t H = pass.config().heads;
+    for (std::int64_t h = 0; h < H; ++h) {
+      double sum = 0.0;
+      for (std::int64_t b = 0; b < pass.batch; ++b) sum += activations.d_gate_bias[b * H + h];
+      d_gate_bias[h] += static_cast<float>(sum);
+    }
   }
 
   bool staged() const {
@@ -177,7 +203,7 @@ void StagedForward(const Layer& l) {
   if (!l.keep()) e = BlockExtras{};
 }
 
-void StagedBackward(const Layer& l) {
+void StagedBackward(const Layer& l, float* d_gate_bias) {
   const AttentionShape shape = l.shape();
   const AttentionInput input = l.input();
   const Pass& pass = l.pass;
@@ -201,7 +227,8 @@ void StagedBackward(const Layer& l) {
       pass.VisitGradient({Tap::kSparseMask, l.layer}, {d_mask.data(), l.matrix_shape()});
     }
     GateBackward(shape, l.gate(), {e.scores_used, e.softmax_used, e.mask_used}, d_matrix.data(),
-                 l.penalty_gradient(), d_matrix.data());
+                 l.penalty_gradient(), d_matrix.data(), l.bias_gradients(d_gate_bias));
+    l.AddBiasGradients(d_gate_bias);
   } else {
     CausalSoftmaxBackward(shape, e.softmax_used, d_matrix.data(), d_matrix.data());
   }
@@ -241,9 +268,10 @@ void AttentionLayerForward(const Pass& pass, std::int64_t layer, Activations& ac
   }
 }
 
-void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations) {
+void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations,
+                            float* d_gate_bias) {
   const Layer l{pass, layer, activations};
-  if (l.staged()) return StagedBackward(l);
+  if (l.staged()) return StagedBackward(l, d_gate_bias);
   const float* z = l.extras().z.size() > 0 ? l.extras().z.data() : l.a().z;
   const float* d_z_rows = activations.d_z;
   const HeadRows<const float> d_z = l.Rows(d_z_rows);
@@ -251,7 +279,8 @@ void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& a
   const AttentionGradients gradients = l.gradients();
   if (pass.gated()) {
     GatedAttentionBackward(l.shape(), l.input(), l.gate(), l.penalty_gradient(), output, d_z,
-                           gradients);
+                           gradients, l.bias_gradients(d_gate_bias));
+    l.AddBiasGradients(d_gate_bias);
   } else {
     AttentionBackward(l.shape(), l.input(), output, d_z, gradients);
   }

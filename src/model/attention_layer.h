@@ -14,7 +14,8 @@ void AttentionLayerForward(const Pass& pass, std::int64_t layer, Activations& ac
 // Keys and values of a.qkv into the pass's cache, if it has one, behind the positions it holds.
 void AppendToCache(const Pass& pass, std::int64_t layer, Activations& activations);
 
-// d_z [R,HD] -> d_qkv [R,P], overwritten.
-void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations);
+// d_z [R,HD] -> d_qkv [R,P], overwritten; d_gate_bias [H], added to (skipped when null).
+void AttentionLayerBackward(const Pass& pass, std::int64_t layer, Activations& activations,
+                            float* d_gate_bias);
 
 }  // namespace clearhead

@@ -273,7 +273,7 @@ void BlockBackward(const Pass& pass, std::int64_t layer, Activations& activation
                        by_head ? nullptr : d[output.weight], d[output.bias]);
   pass.VisitGradient({Tap::kZ, layer}, Heads(pass, activations.d_z));
   // z = attention(q, k, v)
-  AttentionLayerBackward(pass, layer, activations);
+  AttentionLayerBackward(pass, layer, activations, d[Role::kGateBias]);
   // q, k, v = projections of ln_1, or of the stream
   const float* in = NormsBefore(pass) ? a.ln_1 : a.resid_pre;
   QueryKeyValueBackward(pass, layer, layers, in, activations, d, scratch, d_in);

@@ -30,6 +30,10 @@ void ReadAttentionKind(ConfigFields& fields, ModelConfig* config) {
     }
   }
   config->gate_bias = static_cast<float>(own.Number("gate_bias", 0.0));
+  config->gate_bias_by_head = own.Flag("gate_bias_by_head", false);
+  if (config->gate_bias_by_head && config->attention != AttentionKind::kGated) {
+    Fail("{}: 'gate_bias_by_head' is true, but the attention is not \"gated\"", own.source());
+  }
   own.RefuseUnknown();
 }
 
@@ -154,6 +158,7 @@ Json ToJson(const ModelConfig& config, std::string_view dtype) {
   if (config.attention == AttentionKind::kGated) {
     json["clearhead"] = {{"attention", "gated"},
                          {"gate_bias", std::stod(fmt::format("{}", config.gate_bias))}};
+    if (config.gate_bias_by_head) json["clearhead"]["gate_bias_by_head"] = true;
   }
   return json;
 }

@@ -64,6 +64,7 @@ struct ModelConfig {
   std::optional<std::int32_t> begin_of_text = {};
   AttentionKind attention = AttentionKind::kSoftmax;
   float gate_bias = 0.0f;
+  bool gate_bias_by_head = false;  // and a tensor of each block holds what is added to it by head
 
   // What differs between families; the defaults are those of the first one.
   const Family* family = nullptr;  // null: the first of Families()

@@ -79,6 +79,12 @@ std::vector<float> OutputRow(const Model& model, std::int32_t token) {
   return row;
 }
 
+HeadNumbers GateBiasOf(const Model& model, std::int64_t layer) {
+  const ModelConfig& config = model.config;
+  if (!config.gate_bias_by_head) return config.gate_bias;
+  return {config.gate_bias, model.weights(Role::kGateBias, layer).f32()};
+}
+
 Norm FinalNormOf(const Model& model) {
   const ModelConfig& config = model.config;
   const auto vector = [&](Role role) -> const float* {

@@ -20,6 +20,9 @@ struct HeadWeights {
 };
 HeadWeights HeadWeightsOf(const Model& model, std::int64_t layer, std::int64_t head);
 
+// What each head of a gated model's layer adds to its scores to make gate logits.
+HeadNumbers GateBiasOf(const Model& model, std::int64_t layer);
+
 // logits = x W_U, [C, V].
 Linear OutputLayer(const Model& model);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Models in other projects' files. So far llama2.c's: the legacy form without a magic number (7
-// int32 and fp32 tensors) and version 1 (magic "ak42", a header of 256 bytes).
+// Models in other projects' files. llama2.c's: the legacy form without a magic number (7 int32 and
+// fp32 tensors) and version 1 (magic "ak42", a header of 256 bytes). llama.cpp's: GGUF with a Llama
+// in fp32, F16, BF16 or Q8_0.
 #pragma once
 
 #include <filesystem>

@@ -13,12 +13,17 @@
 
 namespace clearhead {
 
+struct PackedWeights;
+
 struct Model {
   ModelConfig config;
   ModelWeights weights;
   DType stored_as = DType::kF32;  // widest type found in the files
   // Keeps what the weights point to: memory maps, or fp32 copies of 16-bit tensors.
   std::shared_ptr<const void> storage;
+  // The matrices once more as products want them (packed_weights.h), or null. Who changes weights
+  // drops it.
+  std::shared_ptr<const PackedWeights> packed;
 };
 
 // Up to this many parameters 16-bit matrices are widened to fp32 when a model is loaded, which

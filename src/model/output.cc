@@ -10,13 +10,10 @@
 namespace clearhead {
 namespace {
 
-// W_U, in bf16 where the pass has it packed.
+// W_U, packed where the pass has it so.
 Linear OutputOf(const Pass& pass) {
   Linear layer = OutputLayer(pass.model);
-  if (pass.packed != nullptr) {
-    layer.packed = &pass.packed->output.forward;
-    layer.packed_transposed = &pass.packed->output.transposed;
-  }
+  if (const PackedWeights* packed = pass.PackedOrNull()) packed->Use(packed->output, &layer);
   return layer;
 }
 

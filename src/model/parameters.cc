@@ -17,7 +17,21 @@ bool WritesToStream(Role role) {
 }
 
 std::vector<ParameterSpec> ParameterTable(const ModelConfig& config) {
-  return FamilyOf(config).parameters(config);
+  std::vector<ParameterSpec> table = FamilyOf(config).parameters(config);
+  if (!config.gate_bias_by_head) return table;
+  // Beside what makes the queries, under the same module.
+  std::vector<ParameterSpec> biases;
+  for (const ParameterSpec& spec : table) {
+    if (spec.role != Role::kQkvWeight && spec.role != Role::kQueryWeight) continue;
+    const std::size_t layer_name = spec.name.rfind('.');
+    const std::size_t module_name = spec.name.rfind('.', layer_name - 1);
+    biases.push_back({spec.name.substr(0, module_name) + ".gate_bias",
+                      {config.heads},
+                      Role::kGateBias,
+                      spec.layer});
+  }
+  table.insert(table.end(), biases.begin(), biases.end());
+  return table;
 }
 
 std::string LibraryName(const ModelConfig& config, const ParameterSpec& spec) {

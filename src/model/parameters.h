@@ -34,6 +34,7 @@ enum class Role {
   kValueBias,
   kQueryNorm,         // [D] or [H D]
   kKeyNorm,           // [D] or [K D]
+  kGateBias,          // [H]: added to the config's gate bias, head by head
   kProjectionWeight,  // [H D, C]: W_O, heads side by side
   kProjectionBias,
   kMlpNormWeight,

@@ -33,12 +33,12 @@ void KeyValueCache::KeepSequences(std::span<const std::int64_t> sequences) {
 
 BlockLayers LayersOf(const Pass& pass, std::int64_t layer) {
   BlockLayers layers = LayersOf(pass.model, layer);
-  if (pass.packed == nullptr) return layers;
-  const RoleTensors<PackedMatrix>& packed = pass.packed->blocks[static_cast<std::size_t>(layer)];
+  const PackedWeights* packed = pass.PackedOrNull();
+  if (packed == nullptr) return layers;
+  const RoleTensors<PackedLayer>& matrices = packed->blocks[static_cast<std::size_t>(layer)];
   const auto use = [&](BlockLinear& layer_of_block) {
     if (layer_of_block.linear.weight.empty()) return;
-    layer_of_block.linear.packed = &packed[layer_of_block.weight].forward;
-    layer_of_block.linear.packed_transposed = &packed[layer_of_block.weight].transposed;
+    packed->Use(matrices[layer_of_block.weight], &layer_of_block.linear);
   };
   for (int i = 0; i < layers.projection_count; ++i) {
     use(layers.projections[static_cast<std::size_t>(i)].layer);

@@ -29,6 +29,9 @@ struct KeyValueCache {
   std::vector<Buffer<float>> keys, values;
 };
 
+// Bounds the slope of the square root where a head's gates are all closed.
+inline constexpr double kConcentrateFloor = 1e-4;
+
 // How a gated model's gates behave in this pass; softmax models ignore it.
 struct GateRun {
   bool open = false;  // every gate open: the same weights run as a dense model
@@ -37,9 +40,13 @@ struct GateRun {
   const float* uniform = nullptr;  // stored noise [L,B,H,T,T] instead of hashed (tests)
   // Sum sigmoid(gate logit) per head too. Who does not read it saves a division per pair.
   bool sum_probabilities = true;
-  // Backward adds the gradient of penalty_weight * mean over layers, sequences, heads and causal
-  // pairs of sigmoid(gate logit).
+  float bias_shift = 0.0f;  // added to every gate's bias: what more or fewer open gates would do
+  // Backward adds the gradient of penalty_weight * Q. With P_h the mean of sigmoid(gate logit) over
+  // the sequences and causal pairs of head h of all layers, Q is the mean over h of P_h, or, where
+  // `concentrate` is not 0, concentrate times the mean of sqrt(P_h + kConcentrateFloor): a head
+  // with few open gates is pressed harder than one with many.
   float penalty_weight = 0.0f;
+  float concentrate = 0.0f;
 };
 
 struct Pass {
@@ -49,9 +56,12 @@ struct Pass {
   Hooks* hooks = nullptr;
   KeyValueCache* cache = nullptr;  // attend to cached positions too, and append these
   GateRun gates = {};
-  const PackedWeights* packed = nullptr;  // products in bf16 with these; null for fp32
+  const PackedWeights* packed = nullptr;  // products with these; null: with the model's, if any
 
   const ModelConfig& config() const { return model.config; }
+  const PackedWeights* PackedOrNull() const {
+    return packed != nullptr ? packed : model.packed.get();
+  }
   std::int64_t rows() const { return batch * length; }
   std::int64_t past() const { return cache == nullptr ? 0 : cache->length; }
   bool gated() const { return config().attention == AttentionKind::kGated && !gates.open; }

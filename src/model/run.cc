@@ -68,7 +68,8 @@ void Forward(const Pass& pass, const std::int32_t* ids, Activations& activations
 }
 
 void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activations& activations,
-                           ModelValues* gradients, PackedBf16* scratch) {
+                           ModelValues* gradients, PackedBf16* scratch,
+                           const GradientsReady& ready) {
   RefuseBackwardWithCache(pass);
   Check(activations.keep != Keep::kNothing, "backward after a forward that kept nothing");
   Check(activations.keep == Keep::kAll || pass.hooks == nullptr,
@@ -77,11 +78,13 @@ void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activation
   const auto outside = [&](Role role) { return parameters ? (*gradients)(role) : nullptr; };
   FinalNormBackward(pass, activations, outside(Role::kFinalNormWeight),
                     outside(Role::kFinalNormBias));
+  if (ready) ready(pass.config().layers);
   for (std::int64_t layer = pass.config().layers - 1; layer >= 0; --layer) {
     if (activations.keep == Keep::kInputs) BlockForward(pass, layer, activations);
     BlockBackward(pass, layer, activations,
                   parameters ? &gradients->blocks[static_cast<std::size_t>(layer)] : nullptr,
                   scratch);
+    if (ready) ready(layer);
   }
   EmbeddingBackward(pass, ids, activations, outside(Role::kTokenEmbedding),
                     outside(Role::kPositionEmbedding));
@@ -89,12 +92,12 @@ void BackwardFromFinalNorm(const Pass& pass, const std::int32_t* ids, Activation
 
 double ForwardBackward(const Pass& pass, const std::int32_t* ids, const std::int32_t* targets,
                        float scale, Activations& activations, ModelValues* gradients,
-                       PackedBf16* scratch) {
+                       PackedBf16* scratch, const GradientsReady& ready) {
   RefuseBackwardWithCache(pass);
   ForwardToFinalNorm(pass, ids, activations);
   float* d_output = gradients == nullptr ? nullptr : OutputMatrix(pass.config(), *gradients);
   const double loss = LossBackward(pass, targets, scale, activations, d_output, scratch);
-  BackwardFromFinalNorm(pass, ids, activations, gradients, scratch);
+  BackwardFromFinalNorm(pass, ids, activations, gradients, scratch, ready);
   return loss;
 }
 

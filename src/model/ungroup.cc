@@ -31,6 +31,7 @@ Model Ungroup(const Model& model) {
   auto storage = std::make_shared<Storage>();
   storage->base = model.storage;
   Model apart = model;
+  apart.packed = nullptr;  // other weights
   apart.config.key_value_heads = config.heads;
   VisitParameters(config, apart.weights, [&](const ParameterSpec& spec, Weight& slot) {
     const bool whole_norm =

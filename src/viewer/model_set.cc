@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "features/transcoder_files.h"
+#include "model/packed_weights.h"
 
 namespace clearhead {
 namespace {
@@ -62,6 +63,7 @@ ModelSet LoadModelSet(const std::vector<ModelPlace>& places) {
     }
     set.models.push_back({place.label, LoadModel(place.folder)});
     ViewedModel& viewed = set.models.back();
+    PackForUse(&viewed.model);
     viewed.features = OpenFeatures(place.features, viewed.model, set.tokenizer);
     if (set.models.back().model.config.vocabulary < set.tokenizer.vocabulary_size()) {
       Fail("'{}' has {} embeddings for {} tokens; its tokenizer belongs to another model",

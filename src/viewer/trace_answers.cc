@@ -11,6 +11,7 @@
 #include "features/node_names.h"
 #include "features/query_key_reasons.h"
 #include "features/stream_vectors.h"
+#include "model/head_weights.h"
 #include "viewer/feature_answers.h"
 #include "viewer/frame.h"
 #include "viewer/prompt_run.h"
@@ -233,7 +234,8 @@ Json ReasonsAnswer(const ModelSet& set, std::size_t model, const TracedPrompt& t
                {"key_terms", SumsJson(set, model, reasons.key_terms, reasons.KeySums())},
                {"gate", nullptr}};
   if (config.attention == AttentionKind::kGated) {
-    const GateMargin gate = MarginOfGate(reasons, config.gate_bias);
+    const GateMargin gate =
+        MarginOfGate(reasons, GateBiasOf(*traced.run.model, head.layer).Of(head.head));
     json["gate"] = {{"margin", gate.margin}, {"turning", gate.turning.size()}};
   }
   RoundNumbers(&json);

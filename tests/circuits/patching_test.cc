@@ -80,6 +80,18 @@ TEST(PatchingFamilies, EqualsRerunningTheWholeModel) {
   }
 }
 
+TEST(PatchingBatches, ChangeNoBit) {
+  const Model model = LivelyModel(DeepConfig(AttentionKind::kGated), 3);
+  const TaskSet set = RandomTask(model.config, 13, 5);
+  const std::vector<std::int64_t> nodes = HeadsAndMlps(ResidualGraph(model.config));
+  const NodeEffects whole = PatchNodes({model, set}, nodes, {});
+  for (const std::int64_t rows : {16, 31, 64}) {
+    const NodeEffects cut = PatchNodes({model, set, rows}, nodes, {});
+    EXPECT_EQ(cut.clean, whole.clean) << rows;
+    EXPECT_EQ(cut.effect, whole.effect) << rows;
+  }
+}
+
 TEST(PatchingEverything, IsTheOtherRunBitForBit) {
   for (const ModelConfig& config : DeepConfigs()) {
     SCOPED_TRACE(NameOf(config));

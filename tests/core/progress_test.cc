@@ -21,7 +21,7 @@ struct FakeTerminal {
 
   ProgressOutput Output(bool is_terminal = true, int columns = 80) {
     return {[this](std::string_view text) { writes.emplace_back(text); }, [this] { return now; },
-            is_terminal, columns};
+            is_terminal, /*lines=*/false, columns};
   }
 };
 

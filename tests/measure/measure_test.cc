@@ -53,7 +53,7 @@ TEST_P(MachineSpeed, EveryRowIsReadAndHasASumOfItsOwn) {
     values[r * kReadWidth + 1] = static_cast<float>(r + 1);
     values[r * kReadWidth + kReadWidth - 1] = 1.0f;
   }
-  values[1] = 1.0f;  // the first row, which the others are multiplied with, is 0 1 0 ... 0 1
+  values[1] = 1.0f;
   Buffer<float> sums(kRows + 1);
   std::fill(sums.begin(), sums.end(), -1.0f);
   ReadOnce(kRows, values.data(), sums.data());
@@ -83,6 +83,7 @@ TEST(Measure, ForwardAndDecodingRun) {
   EXPECT_GT(decoding.tokens_per_second, 0.0);
   EXPECT_EQ(decoding.bytes_per_token,
             4.0 * static_cast<double>(TinyConfig().ParameterCount() - 1023 * 16));
+  EXPECT_GT(WritingTokensPerSecond(model, 3, 2), 0.0);
 }
 
 TEST(Measure, StepsOfEachKindRun) {
