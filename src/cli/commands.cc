@@ -27,6 +27,7 @@ void AddCommands(CLI::App& app) {
   AddCarriers(app);
   AddTrain(app);
   AddSparsify(app);
+  AddFrontier(app);
   AddConvert(app);
   AddBench(app);
   AddDemo(app);

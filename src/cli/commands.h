@@ -29,6 +29,7 @@ void AddGenerate(CLI::App& app);
 void AddWrite(CLI::App& app);
 void AddTrain(CLI::App& app);
 void AddSparsify(CLI::App& app, SparsifyWatch watch = {});
+void AddFrontier(CLI::App& app);
 void AddConvert(CLI::App& app);
 void AddDemo(CLI::App& app);
 void AddBench(CLI::App& app);

@@ -66,6 +66,7 @@ template Option* Command::add_option(const std::string&, std::uint64_t&, const s
 template Option* Command::add_option(const std::string&, float&, const std::string&);
 template Option* Command::add_option(const std::string&, double&, const std::string&);
 template Option* Command::add_option(const std::string&, std::string&, const std::string&);
+template Option* Command::add_option(const std::string&, std::vector<double>&, const std::string&);
 template Option* Command::add_option(const std::string&, std::vector<std::string>&,
                                      const std::string&);
 

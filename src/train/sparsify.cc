@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/random.h"
 #include "train/checkpoint.h"
+#include "train/frontier.h"
 #include "train/run_settings.h"
 #include "train/training_run.h"
 
@@ -324,6 +325,14 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
     chosen.rest_lr = result.probe->chosen;
   }
   SparsifyRun run(dense, gated, train, valid, chosen, best_folder, callbacks);
+  if (options.run.together.writes()) {
+    MakeDirectory(out);
+    WriteRunStart({.dense_loss = run.dense_loss(),
+                   .context = options.shape.context,
+                   .tokens_per_step = run.tokens_per_step(),
+                   .untrained = result.untrained},
+                  out);
+  }
   RunOptions run_options = options.run;
   if (run_options.eval_every == 0) {
     run_options.eval_every = std::max<std::int64_t>(1, options.steps / 20);

@@ -64,9 +64,9 @@ TEST(SparsifyCommand, MakesAModelThatTheOtherCommandsTake) {
   ExpectAtMost("edges", json["best"]["edge_fraction"].get<double>(),
                {.limit = 0.7, .stated = 0.25});
   EXPECT_LE(json["best"]["loss"].get<double>(), json["dense_loss"].get<double>() + 0.5);
-  EXPECT_EQ(FilesIn(out),
-            (std::vector<std::string>{"config.json", "merges.txt", "metrics.jsonl",
-                                      "model.safetensors", "sparsify.svg", "vocab.json"}));
+  EXPECT_EQ(FilesIn(out), (std::vector<std::string>{"config.json", "merges.txt", "metrics.jsonl",
+                                                    "model.safetensors", "sparsify.svg",
+                                                    "start.json", "vocab.json"}));
   const Json config = ParseJson(ReadFile(out / "config.json"), "config.json");
   EXPECT_EQ(config["clearhead"]["attention"], "gated");
   EXPECT_EQ(config["clearhead"]["gate_bias"], 2.0);
@@ -79,6 +79,13 @@ TEST(SparsifyCommand, MakesAModelThatTheOtherCommandsTake) {
   int measured = 0;
   for (const Json& line : ReadMetrics(out / "metrics.jsonl")) measured += line.contains("valid");
   EXPECT_EQ(measured, 10);
+  const Json run = SucceedJson({"frontier", out, "--out", folder / "frontier.svg",  //
+                                "--tolerance", "0.5", "--most", "1"})["runs"][0];
+  EXPECT_TRUE(fs::exists(folder / "frontier.svg"));
+  EXPECT_EQ(run["measured"].size(), 10u);
+  EXPECT_EQ(run["untrained"].size(), json["untrained"].size());
+  EXPECT_EQ(run["within"][0]["best"]["edge_fraction"], json["best"]["edge_fraction"]);
+  EXPECT_THAT(Succeed({"frontier", out}).out, ::testing::HasSubstr("untrained, T = 24"));
   EXPECT_EQ(Succeed({"generate", out, "--prompt", "The cat", "--max-new", "2"}).code, 0);
 }
 
