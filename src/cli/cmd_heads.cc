@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/progress.h"
+#include "heads/head_controls.h"
 #include "heads/head_list.h"
 #include "heads/results_json.h"
 
@@ -21,7 +22,7 @@ struct Options {
   AttentionOptions attention;
   std::string heads = "all", sort = "layer";
   std::vector<std::string> kinds;
-  bool csv = false, explain = false;
+  bool csv = false, explain = false, controls = false;
 };
 
 using SortKey = double (*)(const HeadResult&);
@@ -66,7 +67,9 @@ std::vector<const HeadResult*> Choose(const Options& o, const ModelReport& repor
   return shown;
 }
 
-std::string Table(const Options& o, const ModelReport& report) {
+// `controls`: of every head of the report, or nothing.
+std::string Table(const Options& o, const ModelReport& report,
+                  const std::vector<HeadControl>& controls) {
   const std::vector<const HeadResult*> shown = Choose(o, report);
   std::size_t widest = 4;
   for (const HeadResult* head : shown) widest = std::max(widest, head->name.name.size());
@@ -75,15 +78,21 @@ std::string Table(const Options& o, const ModelReport& report) {
                                  report.label, report.layers, report.heads_per_layer, report.tokens,
                                  report.sequences, report.sequences == 1 ? "" : "s");
   text +=
-      fmt::format("{:<8} {:<{}} {:>5} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7}\n", "head", "name",
+      fmt::format("{:<8} {:<{}} {:>5} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7}", "head", "name",
                   widest, "score", "margin", "first", "prev", "self", "peak", "keys", "edges/q");
+  text += controls.empty() ? "\n" : fmt::format(" {:>9} {:>12}\n", "shuffled", "random, most");
   for (const HeadResult* head : shown) {
     const HeadStatistics& s = head->statistics;
     text += fmt::format(
-        "{:<8} {:<{}} {:>5.2f} {:>6.2f} {:>6.3f} {:>6.3f} {:>6.3f} {:>6.3f} {:>6.1f} {:>7.2f}\n",
+        "{:<8} {:<{}} {:>5.2f} {:>6.2f} {:>6.3f} {:>6.3f} {:>6.3f} {:>6.3f} {:>6.1f} {:>7.2f}",
         ToText(s.head), head->name.name.substr(0, widest), widest, head->name.score,
         head->name.margin, s.first, s.previous, s.self, s.mean_peak, s.effective_keys,
         s.open_edges_per_query);
+    if (!controls.empty()) {
+      const HeadControl& c = controls[static_cast<std::size_t>(head - report.heads.data())];
+      text += fmt::format(" {:>9.2f} {:>5.2f}, {:>5.2f}", c.shuffled, c.random_mean, c.random_most);
+    }
+    text += "\n";
     if (o.explain) text += "         " + head->name.sentence + "\n";
   }
   return text;
@@ -161,6 +170,31 @@ std::string ComparisonText(const ModelComparison& c) {
   return text;
 }
 
+// The names' scores where there is nothing to find.
+std::vector<HeadControl> MeasureControls(const Options& o, const OpenedSource& source,
+                                         const ModelReport& report) {
+  const GateRun gates = o.attention.gates.Resolve(source.model->config, o.common.seed);
+  const auto analyse = [&](const Model& model, const std::string& what,
+                           std::vector<std::vector<std::int32_t>> sequences) {
+    const auto count = static_cast<std::int64_t>(sequences.size());
+    Progress bar(fmt::format("{}, {}", report.label, what), count, "sequences");
+    return AnalyseHeads(
+        AttentionOfModel(model, gates, what, std::move(sequences), {}),
+        [&](std::size_t done, std::size_t) { bar.Update(static_cast<std::int64_t>(done)); });
+  };
+  std::vector<std::vector<std::int32_t>> text;
+  for (const AttentionSequence& s : source.attention.sequences) text.push_back(s.ids);
+  const ModelReport shuffled = analyse(
+      *source.model, "shuffled", ShuffledSequences(source.attention.sequences, o.common.seed));
+  const ModelReport random =
+      analyse(RandomModel(source.model->config, o.common.seed), "random weights", std::move(text));
+  return ControlNames(report, shuffled, random);
+}
+
+Json ToJson(const HeadControl& c) {
+  return {{"shuffled", c.shuffled}, {"random_mean", c.random_mean}, {"random_most", c.random_most}};
+}
+
 void Run(const Options& o) {
   if (o.csv && o.common.json) FailUsage("give either --json or --csv");
   for (const std::string& kind : o.kinds) {
@@ -173,12 +207,20 @@ void Run(const Options& o) {
   const std::vector<OpenedSource> sources = OpenSources(o.attention, o.common.seed, 2);
   std::vector<ModelReport> reports;
   std::vector<std::optional<Composition>> compositions;
+  std::vector<std::vector<HeadControl>> controls;
+  for (const OpenedSource& source : sources) {
+    if (o.controls && !source.model) {
+      FailUsage("--controls runs the model on other text; '{}' is a file", source.attention.label);
+    }
+  }
   for (const OpenedSource& source : sources) {
     Progress bar(source.attention.label,
                  static_cast<std::int64_t>(source.attention.sequences.size()), "sequences");
     reports.push_back(AnalyseHeads(source.attention, [&](std::size_t done, std::size_t) {
       bar.Update(static_cast<std::int64_t>(done));
     }));
+    controls.emplace_back();
+    if (o.controls) controls.back() = MeasureControls(o, source, reports.back());
     compositions.emplace_back();
     if (source.model && !o.csv) compositions.back() = ComposeHeads(*source.model, o.common.seed);
   }
@@ -195,7 +237,12 @@ void Run(const Options& o) {
   if (o.common.json) {
     Json models = Json::array();
     for (std::size_t m = 0; m < reports.size(); ++m) {
-      Json model = ToJson(reports[m], Choose(o, reports[m]));
+      const std::vector<const HeadResult*> shown = Choose(o, reports[m]);
+      Json model = ToJson(reports[m], shown);
+      for (std::size_t i = 0; o.controls && i < shown.size(); ++i) {
+        const std::ptrdiff_t head = shown[i] - reports[m].heads.data();
+        model["heads"][i]["control"] = ToJson(controls[m][static_cast<std::size_t>(head)]);
+      }
       model["composition"] = compositions[m] ? ToJson(*compositions[m]) : Json(nullptr);
       models.push_back(model);
     }
@@ -210,7 +257,7 @@ void Run(const Options& o) {
   }
   std::string text;
   for (std::size_t m = 0; m < reports.size(); ++m) {
-    text += Table(o, reports[m]) + SummaryText(reports[m]);
+    text += Table(o, reports[m], controls[m]) + SummaryText(reports[m]);
     if (compositions[m]) text += CompositionText(*compositions[m]);
     text += m + 1 < reports.size() ? "\n" : "";
   }
@@ -252,6 +299,9 @@ void AddHeads(CLI::App& app) {
                    fmt::format("Order of the table: {} (default: layer)", fmt::join(sorts, ", ")))
       ->check(IsMember(sorts));
   command->add_flag("--explain", options->explain, "A sentence under each head");
+  command->add_flag("--controls", options->controls,
+                    "Beside every score: the same head's on the text in another order, and mean "
+                    "and most over a model with random weights");
   command->add_flag("--csv", options->csv, "Print comma-separated values, a line per head");
 }
 

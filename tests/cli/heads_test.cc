@@ -142,6 +142,24 @@ TEST_F(Heads, TableCsvAndJsonAgree) {
   EXPECT_THAT(table, HasSubstr("3 first-token, 2 self, 1 near-empty"));
 }
 
+// A model of random weights on a text without an order: nothing that its names say is its own.
+TEST_F(Heads, Controls) {
+  const std::vector<std::string> arguments = {"heads",     Dense(), "--text",    At("book.txt"),
+                                              "--context", "20",    "--controls"};
+  const Json heads = SucceedJson(arguments)["models"][0]["heads"];
+  ASSERT_FALSE(heads.empty());
+  for (const Json& head : heads) {
+    const Json& control = head["control"];
+    for (const char* name : {"shuffled", "random_mean", "random_most"}) {
+      EXPECT_GE(control[name].get<double>(), 0.0);
+      EXPECT_LE(control[name].get<double>(), 1.0);
+    }
+    EXPECT_LE(control["random_mean"], control["random_most"]);
+  }
+  EXPECT_THAT(Succeed(arguments).out, HasSubstr("random, most"));
+  ExpectFailure({"heads", "--attention", File(), "--controls"}, 2, {"--controls", "is a file"});
+}
+
 TEST_F(Heads, SortedAndFiltered) {
   const Json sorted =
       SucceedJson({"heads", "--attention", File(), "--sort", "self"})["models"][0]["heads"];
