@@ -48,15 +48,7 @@ TaskSentence StoryNames(RandomStream& random, TaskPart part, const WordFilter& u
     return fmt::format("One day, {} and {} found a {}. {} picked it up and gave the {} to", first,
                        second, thing, giver, thing);
   };
-  const std::string_view receiver = names[who[0]], giver = names[who[1]];
-  const std::string clean =
-      giver_first ? prompt(giver, receiver, giver) : prompt(receiver, giver, giver);
-  const std::string answer = fmt::format(" {}", receiver);
-  return {clean,
-          prompt(names[who[2]], names[who[3]], names[who[4]]),
-          {answer},
-          {fmt::format(" {}", giver)},
-          clean + answer + "."};
+  return WhoGetsIt(names, who, giver_first, prompt);
 }
 
 TaskSentence StoryThings(RandomStream& random, TaskPart part, const WordFilter& usable) {

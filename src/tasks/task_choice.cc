@@ -41,4 +41,17 @@ std::vector<std::uint64_t> Choose(RandomStream& random, std::size_t count, std::
   return chosen;
 }
 
+TaskSentence WhoGetsIt(const Words& names, std::span<const std::uint64_t> who, bool giver_first,
+                       const GivingPrompt& prompt) {
+  const std::string_view receiver = names[who[0]], giver = names[who[1]];
+  const std::string clean =
+      giver_first ? prompt(giver, receiver, giver) : prompt(receiver, giver, giver);
+  const std::string answer = fmt::format(" {}", receiver);
+  return {clean,
+          prompt(names[who[2]], names[who[3]], names[who[4]]),
+          {answer},
+          {fmt::format(" {}", giver)},
+          clean + answer + "."};
+}
+
 }  // namespace clearhead

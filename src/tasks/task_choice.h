@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,5 +28,12 @@ Words Usable(std::span<const std::string_view> words, std::string_view before,
 
 // `count` different ones, in random order.
 std::vector<std::uint64_t> Choose(RandomStream& random, std::size_t count, std::size_t from);
+
+// The name that came only once, of a prompt(first, second, giver). `who` are places in `names`:
+// receiver, giver, and three others for the twin.
+using GivingPrompt = std::function<std::string(std::string_view first, std::string_view second,
+                                               std::string_view giver)>;
+TaskSentence WhoGetsIt(const Words& names, std::span<const std::uint64_t> who, bool giver_first,
+                       const GivingPrompt& prompt);
 
 }  // namespace clearhead

@@ -116,15 +116,7 @@ TaskSentence Ioi(RandomStream& random, TaskPart part, const WordFilter& usable) 
     return fmt::format("Then {} and {} found a {} at the {}. {} gave it to", first, second, object,
                        place, giver);
   };
-  const std::string_view receiver = names[who[0]], giver = names[who[1]];
-  const std::string clean =
-      giver_first ? prompt(giver, receiver, giver) : prompt(receiver, giver, giver);
-  const std::string answer = fmt::format(" {}", receiver);
-  return {clean,
-          prompt(names[who[2]], names[who[3]], names[who[4]]),
-          {answer},
-          {fmt::format(" {}", giver)},
-          clean + answer + "."};
+  return WhoGetsIt(names, who, giver_first, prompt);
 }
 
 TaskSentence GreaterThan(RandomStream& random, TaskPart part, const WordFilter& usable) {
