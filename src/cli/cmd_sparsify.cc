@@ -128,6 +128,9 @@ void Run(const Options& given) {
   if (o.rest_lr->count() > 0) s.rest_lr = o.rest;
   if (o.probe) s.probe_steps = ProbeOptions{}.steps;
   if (o.probe && s.rest_lr) FailUsage("give --lr-rest or --probe-rates, not both");
+  if (!o.logits.empty() && s.cut_vocabulary) {
+    FailUsage("--cut-vocabulary: the logits of --logits are of the whole vocabulary");
+  }
   std::optional<StoredLogits> stored;
   if (!o.logits.empty()) {
     stored.emplace(o.logits, dense.config);
@@ -304,6 +307,9 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
                     "Keep the penalty up where opening gates would not lower the loss");
   command->add_flag("--concentrate", s.concentrate,
                     "Press on heads with few open gates more than on those with many");
+  command->add_flag("--cut-vocabulary", s.cut_vocabulary,
+                    "Train over the tokens that the text has, of a large vocabulary the only ones "
+                    "that cost time; figures and files are of all");
   command->add_option("--ema", s.multiplier.ema, "Averaging of the constraint (default: 0.9)")
       ->check(Range(0.0, 0.9999));
   command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/random.h"
+#include "model/vocabulary_cut.h"
 #include "train/checkpoint.h"
 #include "train/frontier.h"
 #include "train/run_settings.h"
@@ -40,6 +41,7 @@ Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
   if (o.concentrate) json["concentrate"] = true;
   if (o.hold) json["hold"] = true;
   if (o.sweep_bias) json["sweep_bias"] = true;
+  if (o.cut_vocabulary) json["cut_vocabulary"] = true;
   return json;
 }
 
@@ -91,20 +93,43 @@ SparsifyStepOptions StepOptionsOf(const SparsifyOptions& o) {
           .ranks = o.run.together.ranks};
 }
 
+// What steps are made of: the model, its gated copy and the text, over the text's own tokens where
+// the vocabulary is cut.
+struct Material {
+  std::optional<VocabularyCut> cut;
+  Model dense, gated;
+  std::vector<std::int32_t> cut_train;
+  std::span<const std::int32_t> train;
+};
+Material MaterialOf(const Model& dense, std::span<const std::int32_t> train,
+                    const SparsifyOptions& o) {
+  Material m{.dense = dense, .train = train};
+  if (o.cut_vocabulary) {
+    m.cut = CutToTokens(train, dense.config.vocabulary);
+    m.dense = CutModel(dense, *m.cut);
+    m.cut_train = CutIds(train, *m.cut);
+    m.train = m.cut_train;
+  }
+  m.gated = GatedCopy(m.dense, o.gate_bias, o.bias_by_head);
+  return m;
+}
+
 class SparsifyRun final : public TrainingRun {
  public:
-  SparsifyRun(const Model& dense, const Model& gated, std::span<const std::int32_t> train,
-              std::span<const std::int32_t> valid, const SparsifyOptions& options,
-              const std::filesystem::path& best_folder, const SparsifyCallbacks& callbacks)
+  SparsifyRun(const Model& dense, const Material& material, std::span<const std::int32_t> valid,
+              const SparsifyOptions& options, const std::filesystem::path& best_folder,
+              const SparsifyCallbacks& callbacks)
       : dense_(dense),
+        material_(material),
         options_(options),
         best_folder_(best_folder),
         callbacks_(callbacks),
         windows_(QuotedWindows(valid, options)),
-        settings_(SparsifySettings(gated, train, valid, options)),
+        settings_(SparsifySettings(material.gated, material.train, valid, options)),
         dense_loss_(MeasureQuality(dense, windows_).loss),
-        batches_(train, options.shape.context, HashCoordinates(options.seed, {1}), options.starts),
-        optimizer_(gated, RatesOf(options), options.run.together),
+        batches_(material.train, options.shape.context, HashCoordinates(options.seed, {1}),
+                 options.starts),
+        optimizer_(material.gated, RatesOf(options), options.run.together),
         step_(optimizer_.model().config, StepOptionsOf(options)),
         multiplier_(options.multiplier),
         progress_{.steps = options.steps, .target = target()} {}
@@ -123,7 +148,7 @@ class SparsifyRun final : public TrainingRun {
   RunStep Gradients(std::int64_t step) override {
     const double lr = RateAt(options_, step), slack = SlackAt(options_, step);
     const double beta = multiplier_.beta();
-    const SparsifyStepResult r = step_.Gradients(optimizer_, dense_, batches_, step, beta);
+    const SparsifyStepResult r = step_.Gradients(optimizer_, material_.dense, batches_, step, beta);
     const bool held = Look(step);
     multiplier_.Update(r.loss - r.dense_loss - slack, held);
     progress_.result = r;
@@ -149,15 +174,16 @@ class SparsifyRun final : public TrainingRun {
   void Update(double lr, double norm) override { optimizer_.Step(lr, norm); }
 
   bool Evaluate(Json& line) override {
-    quality_ = MeasureQuality(optimizer_.model(), windows_);
-    progress_.model = &optimizer_.model();
+    const Model& whole = Whole();
+    quality_ = MeasureQuality(whole, windows_);
+    progress_.model = &whole;
     const bool feasible = quality_->loss <= target();
     line["valid"] = QualityJson(*quality_);
     line["target"] = target();
     line["feasible"] = feasible;
     if (!feasible || (best_ && quality_->edge_fraction >= best_->edge_fraction)) return false;
     best_ = quality_;
-    if (options_.run.together.writes()) SaveModel(optimizer_.model(), best_folder_);
+    if (options_.run.together.writes()) SaveModel(whole, best_folder_);
     return true;  // the best model and the memory of it belong together
   }
 
@@ -208,7 +234,12 @@ class SparsifyRun final : public TrainingRun {
   double target() const { return dense_loss_ + options_.tolerance; }
   SparseQuality last() const { return quality_.value_or(SparseQuality{}); }
   std::optional<SparseQuality> best() const { return best_; }
-  const Model& model() const { return optimizer_.model(); }
+  // What is measured and kept: as it is now, with every token of the vocabulary.
+  const Model& Whole() {
+    if (!material_.cut) return optimizer_.model();
+    uncut_ = UncutModel(optimizer_.model(), dense_, *material_.cut);
+    return uncut_;
+  }
   const QualityWindows& windows() const { return windows_; }
 
  private:
@@ -223,6 +254,7 @@ class SparsifyRun final : public TrainingRun {
   }
 
   const Model& dense_;
+  const Material& material_;
   const SparsifyOptions& options_;
   std::filesystem::path best_folder_;
   const SparsifyCallbacks& callbacks_;
@@ -231,6 +263,7 @@ class SparsifyRun final : public TrainingRun {
   double dense_loss_;  // validation
   Batches batches_;
   Optimizer optimizer_;
+  Model uncut_;
   SparsifyStep step_;
   Multiplier multiplier_;
   SparsifyProgress progress_;
@@ -239,21 +272,20 @@ class SparsifyRun final : public TrainingRun {
 };
 
 // A resumed run goes on with the rate that was found when it began. Nothing when stopped.
-std::optional<RateProbe> Probe(const Model& dense, const Model& gated,
-                               std::span<const std::int32_t> train, const SparsifyOptions& o,
+std::optional<RateProbe> Probe(const Material& m, const SparsifyOptions& o,
                                const std::filesystem::path& out,
                                const SparsifyCallbacks& callbacks) {
   const std::filesystem::path file = out / "probe.json";
   if (o.run.resume) return ProbeOf(ReadJsonFile(file), file.string());
-  Batches batches(train, o.shape.context, HashCoordinates(o.seed, {3}), o.starts);
-  SparsifyStep step(gated.config, StepOptionsOf(o));
+  Batches batches(m.train, o.shape.context, HashCoordinates(o.seed, {3}), o.starts);
+  SparsifyStep step(m.gated.config, StepOptionsOf(o));
   Communicator* ranks = o.run.together.ranks;
   const auto should_stop = [&] {  // all ranks or none
     const bool mine = callbacks.should_stop && callbacks.should_stop();
     return ranks == nullptr ? mine : ranks->Any(mine);
   };
   std::optional<RateProbe> probe = ProbeRestRate(
-      gated, dense, o.optimizer, o.run.together, batches, step,
+      m.gated, m.dense, o.optimizer, o.run.together, batches, step,
       {.steps = o.probe_steps, .lr = o.lr, .beta = o.multiplier.minimum}, should_stop);
   if (!probe) return std::nullopt;
   if (o.run.together.writes()) {
@@ -312,19 +344,23 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
   CheckStepShape(dense.config, options.shape, options.steps);
   CheckVocabulary(train, dense.config.vocabulary);
   CheckVocabulary(valid, dense.config.vocabulary);
+  Check(options.stored == nullptr || !options.cut_vocabulary,
+        "stored logits are of the whole vocabulary");
   if (!options.run.resume) RefuseAnotherRun(out);
   const std::filesystem::path best_folder = out / "best";
-  const Model gated = GatedCopy(dense, options.gate_bias, options.bias_by_head);
+  const Material material = MaterialOf(dense, train, options);
   SparsifyResult result;
-  result.untrained = SweepUntrained(dense, gated, QuotedWindows(valid, options));
+  result.untrained =
+      SweepUntrained(dense, GatedCopy(dense, options.gate_bias, options.bias_by_head),
+                     QuotedWindows(valid, options));
   if (callbacks.on_untrained) callbacks.on_untrained(result.untrained);
   SparsifyOptions chosen = options;
   if (options.probe_steps > 0) {
-    result.probe = Probe(dense, gated, train, options, out, callbacks);
+    result.probe = Probe(material, options, out, callbacks);
     if (!result.probe) return result;
     chosen.rest_lr = result.probe->chosen;
   }
-  SparsifyRun run(dense, gated, train, valid, chosen, best_folder, callbacks);
+  SparsifyRun run(dense, material, valid, chosen, best_folder, callbacks);
   if (options.run.together.writes()) {
     MakeDirectory(out);
     WriteRunStart({.dense_loss = run.dense_loss(),
@@ -346,7 +382,7 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
   result.seconds = outcome.seconds;
   result.tokens_per_second = outcome.tokens_per_second;
   if (!outcome.finished || !options.run.together.writes()) return result;
-  Model kept = run.best() ? LoadModel(best_folder) : run.model();
+  Model kept = run.best() ? LoadModel(best_folder) : run.Whole();
   if (options.sweep_bias) {
     QualityWindows choosing = ChoosingWindows(valid, options), quoted = run.windows();
     choosing.ranks = quoted.ranks = nullptr;  // the others have left

@@ -35,7 +35,8 @@ struct SparsifyOptions {
   float distill = 1.0f;
   bool concentrate = false;  // few heads with many open gates rather than many with few
   MultiplierOptions multiplier;
-  bool hold = false;        // keep the penalty up where opening gates would not lower the loss
+  bool hold = false;            // keep the penalty up where opening gates would not lower the loss
+  bool cut_vocabulary = false;  // steps see the tokens of the training text alone
   bool sweep_bias = false;  // at the end choose the bias, on a half of the validation text that no
                             // figure is quoted of
   OptimizerOptions optimizer{.beta2 = 0.98f, .weight_decay = 0.0f};  // and the part that is trained

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // `clearhead sparsify` as a user meets it: a whole run, the parts that train, Ctrl-C, stored
 // logits, refusals.
+#include <algorithm>
+#include <set>
+
 #include "cli/interrupted_run.h"
 #include "cli/program.h"
 #include "cli/small_model.h"
@@ -103,6 +106,38 @@ TEST(SparsifyCommand, CtrlCSavesAndResumeEndsWithTheSameBytes) {
     EXPECT_EQ(ReadFile(stopped / "model.safetensors"), ReadFile(whole / "model.safetensors"));
     EXPECT_EQ(FilesIn(stopped), FilesIn(whole));
   }
+}
+
+// Steps see the tokens of the text alone; what is measured and written has all of them, those that
+// the text does not have as they were.
+TEST(SparsifyCommand, ACutVocabularyComesBackWhole) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> more = {"--steps", "40", "--tolerance", "5", "--cut-vocabulary"};
+  const fs::path out = folder / "whole", stopped = folder / "part";
+  const Json json = SucceedJson(Arguments(out, more));
+  const Json eval = SucceedJson({"eval", out, "--text", Text(), "--context", "24"});
+  EXPECT_NEAR(eval["loss"].get<double>(), json["best"]["loss"].get<double>(), 1e-6);
+  const Model dense = LoadModel(DenseModel()), sparse = LoadModel(out);
+  ASSERT_EQ(sparse.config.vocabulary, dense.config.vocabulary);
+  const std::vector<std::int32_t> ids = EncodeDocument(Tokenizer::Load(out), Text());
+  const std::set<std::int32_t> used(ids.begin(), ids.end());
+  const std::int64_t C = dense.config.width;
+  int changed = 0, unused = 0;
+  for (std::int32_t token = 0; token < dense.config.vocabulary; ++token) {
+    const float* before = dense.weights(Role::kTokenEmbedding).f32() + token * C;
+    const float* after = sparse.weights(Role::kTokenEmbedding).f32() + token * C;
+    const bool same = std::equal(before, before + C, after);
+    changed += !same;
+    unused += !used.contains(token);
+    EXPECT_TRUE(same || used.contains(token)) << token;
+  }
+  EXPECT_GT(changed, 0);
+  EXPECT_GT(unused, 0);
+  EXPECT_EQ(RunAndSignal(Arguments(stopped, more), stopped, 15, SIGINT), 130);
+  std::vector<std::string> resume = more;
+  resume.push_back("--resume");
+  Succeed(Arguments(stopped, resume));
+  EXPECT_EQ(ReadFile(stopped / "model.safetensors"), ReadFile(out / "model.safetensors"));
 }
 
 // What a well-trained model needs, all at once; a resumed run goes on with the probe's rate.
