@@ -68,6 +68,11 @@ class CircuitPatterns final : public ReplaceOutputs {
   float threshold_ = 0.0f;
 };
 
+// Of all heads of the circuit and all prompts of this rank.
+struct EdgeCounts {
+  std::int64_t all = 0, open = 0;
+};
+
 struct Counter {
   const TaskRuns& runs;
   std::span<const std::int64_t> heads;
@@ -76,46 +81,44 @@ struct Counter {
 
   // The circuit itself (no thresholds: keeps the weights) or with weights below each threshold cut;
   // mean metrics.
-  std::vector<double> Run(const std::vector<float>& thresholds, AttentionEdges* counts) {
+  std::vector<double> Run(const std::vector<float>& thresholds, EdgeCounts* counts) {
     const NodeSet others = OtherHeads(graph, heads);
     const Model& model = runs.model();
     const TaskSet& set = runs.set();
-    std::vector<double> sums(std::max<std::size_t>(thresholds.size(), 1), 0.0);
-    const double share = 1.0 / static_cast<double>(set.items.size());
+    std::vector<std::vector<double>> metrics(std::max<std::size_t>(thresholds.size(), 1),
+                                             std::vector<double>(set.items.size()));
     for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+      if (!runs.Owns(n)) continue;
       const TaskBatch& batch = runs.batches()[n];
       const auto corrupted = runs.Corrupted(n);
       const Replacement replacement{.z = &corrupted->z, .mlp_out = &corrupted->mlp_out};
       CircuitPatterns hooks(graph, others, replacement, batch.length, heads, weights[n]);
       Activations activations(model.config, batch.size(), batch.length, Keep::kNothing, 0);
-      for (std::size_t i = 0; i < sums.size(); ++i) {
+      for (std::size_t i = 0; i < metrics.size(); ++i) {
         if (!thresholds.empty()) hooks.Cut(thresholds[i]);
         const Pass pass{
             .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
         ForwardToFinalNorm(pass, batch.clean.data(), activations);
         const Buffer<float> last =
             LastRows(batch.size(), batch.length, model.config.width, activations.ln_f);
-        for (const double metric : LastMetrics(pass, set, batch, last.data())) {
-          sums[i] += share * metric;
-        }
+        const std::vector<double> found = LastMetrics(pass, set, batch, last.data());
+        for (std::size_t b = 0; b < found.size(); ++b) metrics[i][batch.items[b]] = found[b];
       }
-      if (counts != nullptr) Count(batch, activations, share, counts);
+      if (counts != nullptr) Count(batch, activations, counts);
     }
-    return sums;
+    return runs.MeansOf(metrics);
   }
 
-  void Count(const TaskBatch& batch, const Activations& activations, double share,
-             AttentionEdges* counts) const {
+  void Count(const TaskBatch& batch, const Activations& activations, EdgeCounts* counts) const {
     const std::int64_t B = batch.size(), H = graph.heads();
-    const std::int64_t causal = batch.length * (batch.length + 1) / 2;
-    const auto pairs = static_cast<double>(causal);
+    const std::int64_t pairs = batch.length * (batch.length + 1) / 2;
     for (const std::int64_t head : heads) {
-      counts->all += share * static_cast<double>(B) * pairs;
+      counts->all += B * pairs;
       for (std::int64_t b = 0; b < B; ++b) {
         const std::int64_t at = (graph.LayerOf(head) * B + b) * H + graph.HeadOf(head);
-        counts->open += share * (runs.config().attention == AttentionKind::kGated
-                                     ? static_cast<double>(activations.open_edges[at])
-                                     : pairs);
+        counts->open += runs.config().attention == AttentionKind::kGated
+                            ? static_cast<std::int64_t>(activations.open_edges[at])
+                            : pairs;
       }
     }
   }
@@ -129,17 +132,22 @@ AttentionEdges CountAttentionEdges(const TaskRuns& runs, std::span<const std::in
   if (heads.empty()) return edges;
   Counter counter{.runs = runs, .heads = heads, .graph = ResidualGraph(runs.config())};
   counter.weights.resize(runs.batches().size(), CircuitPatterns::Weights(heads.size()));
-  const double circuit = counter.Run({}, &edges)[0];
+  EdgeCounts counted;
+  const double circuit = counter.Run({}, &counted)[0];
+  const auto items = static_cast<double>(runs.set().items.size());
+  edges.all = runs.ranks().Sum(static_cast<double>(counted.all)) / items;
+  edges.open = runs.ranks().Sum(static_cast<double>(counted.open)) / items;
   const double effect = curve.full - curve.empty;
   const auto faithfulness = [&](double metric) { return (metric - curve.empty) / effect; };
 
-  std::vector<float> sorted;  // every weight above 0, largest first
+  std::vector<float> own;
   for (const CircuitPatterns::Weights& batch : counter.weights) {
     for (const std::vector<float>& head : batch) {
-      std::copy_if(head.begin(), head.end(), std::back_inserter(sorted),
+      std::copy_if(head.begin(), head.end(), std::back_inserter(own),
                    [](float weight) { return weight > 0.0f; });
     }
   }
+  std::vector<float> sorted = GatherAll(runs.ranks(), own);  // every weight above 0, largest first
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   const auto cut_at = [&](std::int64_t count) {  // weights of at least this are kept
     return count == 0 ? std::numeric_limits<float>::infinity()
@@ -175,7 +183,7 @@ AttentionEdges CountAttentionEdges(const TaskRuns& runs, std::span<const std::in
   const float threshold = cut_at(high);
   edges.kept = static_cast<double>(std::count_if(sorted.begin(), sorted.end(),
                                                  [&](float w) { return w >= threshold; })) /
-               static_cast<double>(runs.set().items.size());
+               items;
   edges.kept_faithfulness = found;
   edges.threshold = high == 0 ? 0.0 : static_cast<double>(threshold);
   return edges;

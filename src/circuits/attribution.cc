@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "circuits/metric_gradient.h"
 #include "circuits/source_rows.h"
@@ -21,15 +22,16 @@ namespace {
 class ScoreHooks final : public Hooks {
  public:
   // differences [B*T, S, C]. `mixed_in`: how much of the corrupted embeddings replaces the clean.
+  // Adds to scores [B, nodes | edges].
   ScoreHooks(const ResidualGraph& graph, const TaskBatch& batch, const Buffer<float>& differences,
-             bool edges, double mixed_in, double weight, Attribution* scores)
+             bool edges, double mixed_in, double weight, std::span<double> scores)
       : graph_(graph),
         batch_(batch),
         differences_(differences),
         edges_(edges),
         mixed_in_(mixed_in),
         weight_(weight),
-        scores_(*scores) {}
+        scores_(scores) {}
 
   bool Wants(TapId id) const override { return id.tap == Tap::kEmbed && mixed_in_ > 0.0; }
   bool Changes(TapId id) const override { return Wants(id); }
@@ -107,7 +109,7 @@ class ScoreHooks final : public Hooks {
     const std::vector<float> products = Products(0, count, gradient);
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(products.size()); ++i) {
       const std::int64_t source = i / readers % count, reader = first_reader + i % readers;
-      scores_.edges[static_cast<std::size_t>(graph_.Edge(source, reader))] +=
+      Score(i / (readers * count), graph_.node_count() + graph_.Edge(source, reader)) +=
           weight_ * static_cast<double>(products[static_cast<std::size_t>(i)]);
     }
   }
@@ -115,9 +117,14 @@ class ScoreHooks final : public Hooks {
   void AddNodes(std::int64_t first, std::int64_t count, const TensorView<float>& gradient) {
     const std::vector<float> products = Products(first, count, gradient);
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(products.size()); ++i) {
-      scores_.nodes[static_cast<std::size_t>(first + i % count)] +=
+      Score(i / count, first + i % count) +=
           weight_ * static_cast<double>(products[static_cast<std::size_t>(i)]);
     }
+  }
+
+  double& Score(std::int64_t item, std::int64_t at) {
+    const auto width = static_cast<std::int64_t>(scores_.size()) / batch_.size();
+    return scores_[static_cast<std::size_t>(item * width + at)];
   }
 
   const ResidualGraph& graph_;
@@ -125,7 +132,7 @@ class ScoreHooks final : public Hooks {
   const Buffer<float>& differences_;
   bool edges_;
   double mixed_in_, weight_;
-  Attribution& scores_;
+  std::span<double> scores_;
 };
 
 }  // namespace
@@ -136,13 +143,11 @@ Attribution Attribute(const TaskRuns& runs, const AttributionOptions& options) {
   Check(!options.edges || model.config.kv_heads() == model.config.heads,
         "an edge ends in one head's keys or values: Ungroup the model first");
   const ResidualGraph graph(model.config);
-  Attribution scores;
-  scores.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
-  if (options.edges) scores.edges.resize(static_cast<std::size_t>(graph.edge_count()), 0.0);
+  const std::int64_t nodes = graph.node_count();
   const std::int64_t steps = std::max<std::int64_t>(options.steps, 1);
   const double weight = 1.0 / static_cast<double>(steps) / static_cast<double>(set.items.size());
   std::int64_t done = 0;
-  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+  const auto score = [&](std::size_t n, std::span<double> scores) {
     const TaskBatch& batch = runs.batches()[n];
     Buffer<float> differences = SourceRowsOf(model, graph, batch, *runs.Corrupted(n));
     {
@@ -153,7 +158,7 @@ Attribution Attribute(const TaskRuns& runs, const AttributionOptions& options) {
     for (std::int64_t k = 0; k < steps; ++k) {
       const double mixed_in =
           options.steps == 0 ? 0.0 : 1.0 - static_cast<double>(k) / static_cast<double>(steps);
-      ScoreHooks hooks(graph, batch, differences, options.edges, mixed_in, weight, &scores);
+      ScoreHooks hooks(graph, batch, differences, options.edges, mixed_in, weight, scores);
       const Pass pass{
           .model = model, .batch = batch.size(), .length = batch.length, .hooks = &hooks};
       ForwardToFinalNorm(pass, batch.clean.data(), activations);
@@ -161,10 +166,14 @@ Attribution Attribute(const TaskRuns& runs, const AttributionOptions& options) {
     }
     done += batch.size();
     if (options.on_progress) {
-      options.on_progress(done, static_cast<std::int64_t>(set.items.size()));
+      const auto items = static_cast<std::int64_t>(set.items.size());
+      options.on_progress(std::min(done * runs.ranks().size(), items), items);
     }
-  }
-  return scores;
+  };
+  const std::vector<double> scores =
+      runs.SumOverItems(nodes + (options.edges ? graph.edge_count() : 0), score);
+  return {.nodes = {scores.begin(), scores.begin() + nodes},
+          .edges = {scores.begin() + nodes, scores.end()}};
 }
 
 std::string AttributionName(const AttributionOptions& options) {
@@ -181,9 +190,9 @@ DirectContributions DirectLogitContributions(const TaskRuns& runs) {
   const auto last = static_cast<std::size_t>(graph.layers() - 1);
   const Norm norm = FinalNormOf(model);
   const double share = 1.0 / static_cast<double>(set.items.size());
-  DirectContributions direct;
-  direct.nodes.resize(static_cast<std::size_t>(graph.node_count()), 0.0);
-  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
+  const std::int64_t nodes = graph.node_count();
+  // Of every item: the nodes, then the bias.
+  const auto split = [&](std::size_t n, std::span<double> items) {
     const TaskBatch& batch = runs.batches()[n];
     const auto kept = runs.Clean(n);
     const KeptRun& run = *kept;
@@ -191,6 +200,8 @@ DirectContributions DirectLogitContributions(const TaskRuns& runs) {
     for (std::int64_t b = 0; b < batch.size(); ++b) {
       const TaskItem& item = set.items[batch.items[static_cast<std::size_t>(b)]];
       const std::int64_t row = b * batch.length + batch.length - 1;
+      double* const parts = items.data() + b * (nodes + 1);
+      double& bias = parts[nodes];
       // The direction of the stream that the difference reads: unembedding, gain, centring, scale.
       std::vector<double> direction(static_cast<std::size_t>(C), 0.0);
       const auto add = [&](const std::vector<std::int32_t>& ids, double sign) {
@@ -210,7 +221,7 @@ DirectContributions DirectLogitContributions(const TaskRuns& runs) {
             static_cast<double>(run.resid_mid[last][row * C + i]) +
             static_cast<double>(run.mlp_out[last][row * C + i]);
         double& d = direction[static_cast<std::size_t>(i)];
-        if (norm.bias != nullptr) direct.bias += share * d * static_cast<double>(norm.bias[i]);
+        if (norm.bias != nullptr) bias += share * d * static_cast<double>(norm.bias[i]);
         if (norm.weight != nullptr) d *= static_cast<double>(norm.weight[i]);
         mean += d / static_cast<double>(C);
         centre += final_row[static_cast<std::size_t>(i)] / static_cast<double>(C);
@@ -229,13 +240,14 @@ DirectContributions DirectLogitContributions(const TaskRuns& runs) {
         for (std::int64_t i = 0; i < C; ++i) {
           along += direction[static_cast<std::size_t>(i)] * static_cast<double>(vector[i]);
         }
-        direct.nodes[static_cast<std::size_t>(source)] += share * along;
+        parts[source] += share * along;
         written += along;
       }
-      direct.bias += share * (all - written);
+      bias += share * (all - written);
     }
-  }
-  return direct;
+  };
+  const std::vector<double> sums = runs.SumOverItems(nodes + 1, split);
+  return {.nodes = {sums.begin(), sums.begin() + nodes}, .bias = sums.back()};
 }
 
 }  // namespace clearhead

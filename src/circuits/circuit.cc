@@ -7,7 +7,6 @@
 #include <numeric>
 #include <set>
 
-#include "circuits/task_score.h"
 #include "core/error.h"
 #include "core/random.h"
 
@@ -202,17 +201,13 @@ CircuitCurve TraceHeads(const TaskRuns& runs, const std::vector<std::int64_t>& h
   return TraceCurve(order, full, measure, options);
 }
 
-void CheckModelDoesTask(const Model& model, const TaskSet& set) {
-  const auto V = static_cast<std::size_t>(model.config.vocabulary);
-  const std::vector<float> clean = LastLogits(model, set, false);
-  const std::vector<float> corrupted = LastLogits(model, set, true);
+void CheckModelDoesTask(const TaskSet& set, const ItemScores& scores) {
   const auto count = static_cast<double>(set.items.size());
   double mean_clean = 0.0, mean = 0.0, squares = 0.0;
   std::vector<double> drops;
   for (std::size_t i = 0; i < set.items.size(); ++i) {
-    const double metric = TaskMetricOf(set.items[i], set.metric, {clean.data() + i * V, V});
-    drops.push_back(metric - TaskMetricOf(set.items[i], set.metric, {corrupted.data() + i * V, V}));
-    mean_clean += metric / count;
+    drops.push_back(scores.clean[i] - scores.corrupted[i]);
+    mean_clean += scores.clean[i] / count;
     mean += drops.back() / count;
   }
   for (const double drop : drops) squares += (drop - mean) * (drop - mean);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "circuits/patching.h"
+#include "circuits/task_score.h"
 
 namespace clearhead {
 
@@ -83,6 +84,6 @@ NodeSet OtherHeads(const ResidualGraph& graph, std::span<const std::int64_t> hea
 
 // Throws Error if there is nothing to trace: the model does not prefer the answers, or corrupting
 // the prompts changes nothing beyond what chance gives (3 standard errors).
-void CheckModelDoesTask(const Model& model, const TaskSet& set);
+void CheckModelDoesTask(const TaskSet& set, const ItemScores& scores);
 
 }  // namespace clearhead

@@ -2,7 +2,6 @@
 #include "circuits/edge_circuit.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "circuits/source_rows.h"
 #include "core/error.h"
@@ -263,6 +262,7 @@ std::vector<double> MetricsOfEdgeSets(const TaskRuns& task, const std::vector<Ed
   const ResidualGraph graph(model.config);
   std::vector<std::vector<double>> metrics(sets.size(), std::vector<double>(set.items.size()));
   for (std::size_t n = 0; n < task.batches().size(); ++n) {
+    if (!task.Owns(n)) continue;
     const TaskBatch& batch = task.batches()[n];
     SourceRuns runs = RunSources(task, graph, n);
     const std::int64_t length = runs.rest.length;
@@ -284,12 +284,7 @@ std::vector<double> MetricsOfEdgeSets(const TaskRuns& task, const std::vector<Ed
       for (std::size_t b = 0; b < found.size(); ++b) metrics[s][batch.items[b]] = found[b];
     }
   }
-  std::vector<double> means;
-  for (const std::vector<double>& items : metrics) {
-    means.push_back(std::accumulate(items.begin(), items.end(), 0.0) /
-                    static_cast<double>(items.size()));
-  }
-  return means;
+  return task.MeansOf(metrics);
 }
 
 EdgeCircuit TraceEdges(const TaskRuns& runs, const std::vector<double>& scores, double full,

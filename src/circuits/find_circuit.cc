@@ -64,7 +64,7 @@ HeadCircuit FindHeads(const TaskRuns& runs, const FindOptions& options,
 }
 
 // What each head does on the task's clean prompts, by node.
-std::vector<std::string> RolesOf(const Model& model, const TaskSet& set) {
+std::vector<std::string> RolesOf(const Model& model, const TaskSet& set, Communicator* ranks) {
   std::vector<std::vector<std::int32_t>> prompts;
   for (const TaskItem& item : set.items) {
     if (prompts.size() < kPromptsForNames) prompts.push_back(item.clean);
@@ -72,7 +72,7 @@ std::vector<std::string> RolesOf(const Model& model, const TaskSet& set) {
   const ResidualGraph graph(model.config);
   std::vector<std::string> roles(static_cast<std::size_t>(graph.node_count()));
   for (const HeadResult& head :
-       AnalyseHeads(AttentionOfModel(model, {}, "", std::move(prompts), {})).heads) {
+       AnalyseHeads(AttentionOfModel(model, {}, "", std::move(prompts), {}), {}, ranks).heads) {
     const HeadId id = head.statistics.head;
     std::string& role = roles[static_cast<std::size_t>(graph.Head(id.layer, id.head))];
     role = head.name.name;
@@ -119,7 +119,8 @@ CircuitReport FindCircuit(const Model& model, const TaskSet& set, const FindOpti
   Check(options.ablation == Ablation::kResample || (options.importance != HeadImportance::kBoth &&
                                                     options.importance != HeadImportance::kDenoise),
         "denoising puts outputs of the clean run in: there is nothing to ablate with");
-  CheckModelDoesTask(model, set);
+  const ItemScores scores = ScoreItems(model, set, options.ranks);
+  CheckModelDoesTask(set, scores);
   CircuitReport report{.config = model.config,
                        .task = set.name,
                        .example = set.items[0].clean_text,
@@ -127,12 +128,12 @@ CircuitReport FindCircuit(const Model& model, const TaskSet& set, const FindOpti
                        .items = static_cast<std::int64_t>(set.items.size()),
                        .skipped = set.skipped,
                        .options = options,
-                       .score = ScoreTask(model, set)};
+                       .score = Summarise(scores)};
   // An edge ends in one head's keys or values, so heads that share them are taken apart: the same
   // numbers. Every stage starts from the same runs.
   Model apart = Ungroup(model);
   PackForUse(&apart, PackedWays::kBoth);
-  const TaskRuns runs(apart, set, options.batch_rows);
+  const TaskRuns runs(apart, set, options.batch_rows, TaskRuns::kKeepUpTo, options.ranks);
   report.attribution =
       Attribute(runs, {.steps = options.steps, .on_progress = Named(options, "attributing edges")});
   if (set.metric == TaskMetric::kLogitDifference) {
@@ -143,7 +144,7 @@ CircuitReport FindCircuit(const Model& model, const TaskSet& set, const FindOpti
     report.edges = TraceEdges(runs, report.attribution.edges, runs.clean_metric(), options.curve,
                               Named(options, "running circuits of edges"));
   }
-  report.roles = RolesOf(model, set);
+  report.roles = RolesOf(model, set, options.ranks);
   return report;
 }
 

@@ -12,6 +12,7 @@
 #include "circuits/attribution.h"
 #include "circuits/edge_circuit.h"
 #include "circuits/task_score.h"
+#include "core/communicator.h"
 
 namespace clearhead {
 
@@ -28,6 +29,7 @@ struct FindOptions {
   std::int64_t steps = 5;  // of EAP-IG; 0: EAP
   CurveOptions curve = {};
   std::int64_t batch_rows = kTaskBatchRows;
+  Communicator* ranks = nullptr;  // prompts are shared out among them; null: one alone
   // `what` is running, `done` of `total` (0: unknown).
   std::function<void(std::string_view what, std::int64_t done, std::int64_t total)> on_progress =
       {};

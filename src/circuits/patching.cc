@@ -2,7 +2,6 @@
 #include "circuits/patching.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/error.h"
 #include "model/block.h"
@@ -20,10 +19,6 @@ void CopyRows(const TaskBatch& batch, std::int64_t first, std::int64_t n, std::i
     const float* rows = from.data() + (b * batch.length + first) * width;
     std::copy(rows, rows + n * width, to + b * n * width);
   }
-}
-
-double Mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 NodeSet Only(const ResidualGraph& graph, std::int64_t node) {
@@ -54,6 +49,8 @@ std::vector<double> OverBatches(const TaskRuns& runs, std::size_t count,
   std::int64_t done = 0;
   for (std::size_t n = 0; n < runs.batches().size(); ++n) {
     const TaskBatch& batch = runs.batches()[n];
+    done += batch.size();
+    if (!runs.Owns(n)) continue;
     const bool noise = options.direction == Direction::kNoise;
     const auto base = noise ? runs.Clean(n) : runs.Corrupted(n);
     std::shared_ptr<const KeptRun> source;
@@ -68,12 +65,9 @@ std::vector<double> OverBatches(const TaskRuns& runs, std::size_t count,
     for (std::size_t b = 0; b < batch.items.size(); ++b) {
       for (std::size_t s = 0; s < count; ++s) metrics[s][batch.items[b]] = found[s][b];
     }
-    done += batch.size();
     if (options.on_progress) options.on_progress(done, static_cast<std::int64_t>(items));
   }
-  std::vector<double> all;
-  for (const std::vector<double>& of_set : metrics) all.push_back(Mean(of_set));
-  return all;
+  return runs.MeansOf(metrics);
 }
 
 RunSets Patched(const TaskRuns& runs, const std::vector<NodeSet>& replaced) {
@@ -276,36 +270,36 @@ std::vector<std::vector<double>> PatchedRuns::Run(const std::vector<NodeSet>& re
 
 MeanOutputs MeanOfCorrupted(const TaskRuns& runs) {
   const std::int64_t C = runs.config().width, Z = runs.config().heads_width();
-  const auto layers = static_cast<std::size_t>(runs.config().layers);
-  using Sums = std::vector<std::vector<double>>;
-  Sums z(layers, std::vector<double>(static_cast<std::size_t>(Z)));
-  Sums mlp_out(layers, std::vector<double>(static_cast<std::size_t>(C)));
-  const auto add = [&](const Buffer<float>& rows, std::vector<double>& sums) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(rows.size()); ++i) {
-      sums[i % sums.size()] += rows[static_cast<std::int64_t>(i)];
-    }
-  };
+  const std::int64_t layers = runs.config().layers, width = layers * (Z + C);
+  const std::vector<double> sums =
+      runs.SumOverItems(width, [&](std::size_t n, std::span<double> values) {
+        const TaskBatch& batch = runs.batches()[n];
+        const auto run = runs.Corrupted(n);
+        const auto add = [&](const Buffer<float>& rows, std::int64_t first, std::int64_t count) {
+          for (std::int64_t i = 0; i < rows.size(); ++i) {
+            const std::int64_t item = i / (batch.length * count);
+            values[static_cast<std::size_t>(item * width + first + i % count)] += rows[i];
+          }
+        };
+        for (std::int64_t layer = 0; layer < layers; ++layer) {
+          add(run->z[static_cast<std::size_t>(layer)], layer * Z, Z);
+          add(run->mlp_out[static_cast<std::size_t>(layer)], layers * Z + layer * C, C);
+        }
+      });
   std::int64_t rows = 0;
-  for (std::size_t n = 0; n < runs.batches().size(); ++n) {
-    const TaskBatch& batch = runs.batches()[n];
-    const auto run = runs.Corrupted(n);
-    for (std::size_t layer = 0; layer < layers; ++layer) {
-      add(run->z[layer], z[layer]);
-      add(run->mlp_out[layer], mlp_out[layer]);
-    }
-    rows += batch.size() * batch.length;
-  }
+  for (const TaskBatch& batch : runs.batches()) rows += batch.size() * batch.length;
   MeanOutputs means;
-  const auto mean = [&](const std::vector<double>& sums) {
-    Buffer<float> row(static_cast<std::int64_t>(sums.size()));
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      row[static_cast<std::int64_t>(i)] = static_cast<float>(sums[i] / static_cast<double>(rows));
+  const auto mean = [&](std::int64_t first, std::int64_t count) {
+    Buffer<float> row(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      row[i] =
+          static_cast<float>(sums[static_cast<std::size_t>(first + i)] / static_cast<double>(rows));
     }
     return row;
   };
-  for (std::size_t layer = 0; layer < layers; ++layer) {
-    means.z.push_back(mean(z[layer]));
-    means.mlp_out.push_back(mean(mlp_out[layer]));
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    means.z.push_back(mean(layer * Z, Z));
+    means.mlp_out.push_back(mean(layers * Z + layer * C, C));
   }
   return means;
 }

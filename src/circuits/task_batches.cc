@@ -42,7 +42,7 @@ void CheckItem(const TaskSet& set, std::size_t n, const ModelConfig& config) {
 }  // namespace
 
 std::vector<TaskBatch> MakeTaskBatches(const TaskSet& set, const ModelConfig& config,
-                                       std::int64_t rows) {
+                                       std::int64_t rows, std::int64_t ranks) {
   if (set.items.empty()) Fail("task '{}' has no prompts", set.name);
   for (std::size_t n = 0; n < set.items.size(); ++n) CheckItem(set, n, config);
   std::vector<std::size_t> order(set.items.size());
@@ -53,18 +53,25 @@ std::vector<TaskBatch> MakeTaskBatches(const TaskSet& set, const ModelConfig& co
            std::pair(y.clean.size(), SharedBeginning(y));
   });
   std::vector<TaskBatch> batches;
-  for (const std::size_t n : order) {
-    const TaskItem& item = set.items[n];
-    const auto length = static_cast<std::int64_t>(item.clean.size());
-    if (batches.empty() || batches.back().length != length ||
-        (batches.back().size() + 1) * length > rows) {
-      batches.push_back({.length = length, .shared = SharedBeginning(item)});
+  for (auto first = order.begin(); first != order.end();) {
+    const std::size_t size = set.items[*first].clean.size();
+    const auto last = std::find_if(
+        first, order.end(), [&](std::size_t n) { return set.items[n].clean.size() != size; });
+    const auto length = static_cast<std::int64_t>(size);
+    const std::int64_t prompts = last - first, most = std::max<std::int64_t>(1, rows / length);
+    const std::int64_t needed = (prompts + most - 1) / most;
+    const std::int64_t count = std::min(prompts, (needed + ranks - 1) / ranks * ranks);
+    for (std::int64_t i = 0; i < count; ++i) {
+      TaskBatch& batch = batches.emplace_back(TaskBatch{.length = length, .shared = length});
+      batch.items.assign(first + prompts * i / count, first + prompts * (i + 1) / count);
+      for (const std::size_t n : batch.items) {
+        const TaskItem& item = set.items[n];
+        batch.shared = std::min(batch.shared, SharedBeginning(item));
+        batch.clean.insert(batch.clean.end(), item.clean.begin(), item.clean.end());
+        batch.corrupted.insert(batch.corrupted.end(), item.corrupted.begin(), item.corrupted.end());
+      }
     }
-    TaskBatch& batch = batches.back();
-    batch.items.push_back(n);
-    batch.shared = std::min(batch.shared, SharedBeginning(item));
-    batch.clean.insert(batch.clean.end(), item.clean.begin(), item.clean.end());
-    batch.corrupted.insert(batch.corrupted.end(), item.corrupted.begin(), item.corrupted.end());
+    first = last;
   }
   return batches;
 }

@@ -27,9 +27,11 @@ struct TaskBatch {
 inline constexpr std::int64_t kTaskBatchRows = 512;  // enough for fast products, little memory
 
 // At most `rows` positions per batch, but at least one prompt. Prompts with equally long shared
-// beginnings are put together. Throws Error for what the model cannot take: prompts beyond its
+// beginnings are put together. Prompts of one length go into as many batches as are needed for that
+// and for every one of `ranks` to get as many of them. The order of the prompts, batch after batch,
+// depends on neither. Throws Error for what the model cannot take: prompts beyond its
 // positions, tokens and answers beyond its vocabulary, no items.
 std::vector<TaskBatch> MakeTaskBatches(const TaskSet& set, const ModelConfig& config,
-                                       std::int64_t rows = kTaskBatchRows);
+                                       std::int64_t rows = kTaskBatchRows, std::int64_t ranks = 1);
 
 }  // namespace clearhead

@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
+#include "circuits/task_batches.h"
+#include "core/buffer.h"
 #include "model/output.h"
 #include "model/run.h"
 #include "use/generate.h"
 
 namespace clearhead {
 namespace {
-
-constexpr std::int64_t kBatch = 64;
 
 double Sum(const std::vector<std::int32_t>& ids, const std::function<double(std::int32_t)>& value) {
   double sum = 0.0;
@@ -47,54 +46,57 @@ bool IsAnswered(const TaskItem& item, std::span<const float> logits) {
   return std::find(item.answers.begin(), item.answers.end(), likeliest) != item.answers.end();
 }
 
-std::vector<float> LastLogits(const Model& model, const TaskSet& set, bool corrupted) {
+ItemScores ScoreItems(const Model& model, const TaskSet& set, Communicator* ranks) {
+  if (set.items.empty()) return {};
+  Communicator alone;
+  Communicator& all = ranks == nullptr ? alone : *ranks;
   const std::int64_t C = model.config.width, V = model.config.vocabulary;
-  std::map<std::size_t, std::vector<std::size_t>> by_length;  // batches need one length
-  for (std::size_t i = 0; i < set.items.size(); ++i) {
-    by_length[set.items[i].clean.size()].push_back(i);
-  }
-  std::vector<float> all(set.items.size() * static_cast<std::size_t>(V));
-  for (const auto& [size, items] : by_length) {
-    const auto length = static_cast<std::int64_t>(size);
-    const auto most = std::min<std::int64_t>(kBatch, static_cast<std::int64_t>(items.size()));
-    for (std::size_t first = 0; first < items.size(); first += static_cast<std::size_t>(most)) {
-      const auto batch = std::min(most, static_cast<std::int64_t>(items.size() - first));
-      std::vector<std::int32_t> ids;
-      for (std::int64_t b = 0; b < batch; ++b) {
-        const TaskItem& item = set.items[items[first + static_cast<std::size_t>(b)]];
-        const std::vector<std::int32_t>& prompt = corrupted ? item.corrupted : item.clean;
-        ids.insert(ids.end(), prompt.begin(), prompt.end());
-      }
-      CheckTokens(model.config, ids, batch, length);
-      const Pass pass{.model = model, .batch = batch, .length = length};
-      Activations activations(model.config, batch, length, Keep::kNothing, 0);
-      ForwardToFinalNorm(pass, ids.data(), activations);
-      for (std::int64_t b = 0; b < batch; ++b) {
-        const std::size_t item = items[first + static_cast<std::size_t>(b)];
-        LogitsForward(pass, 1, activations.ln_f + (b * length + length - 1) * C,
-                      all.data() + item * static_cast<std::size_t>(V));
+  const std::vector<TaskBatch> batches =
+      MakeTaskBatches(set, model.config, kTaskBatchRows, all.size());
+  const std::size_t items = set.items.size();
+  std::vector<double> scores(3 * items);  // clean, corrupted, answered; 0 for other ranks' items
+  Buffer<float> logits(V);
+  for (std::size_t n = 0; n < batches.size(); ++n) {
+    if (!all.Owns(n)) continue;
+    const TaskBatch& batch = batches[n];
+    const Pass pass{.model = model, .batch = batch.size(), .length = batch.length};
+    Activations activations(model.config, batch.size(), batch.length, Keep::kNothing, 0);
+    for (const bool corrupted : {false, true}) {
+      ForwardToFinalNorm(pass, batch.Prompts(corrupted).data(), activations);
+      for (std::int64_t b = 0; b < batch.size(); ++b) {
+        const std::size_t at = batch.items[static_cast<std::size_t>(b)];
+        LogitsForward(pass, 1, activations.ln_f + ((b + 1) * batch.length - 1) * C, logits.data());
+        const std::span<const float> row(logits.data(), static_cast<std::size_t>(V));
+        scores[(corrupted ? items : 0) + at] = TaskMetricOf(set.items[at], set.metric, row);
+        if (!corrupted) scores[2 * items + at] = IsAnswered(set.items[at], row) ? 1.0 : 0.0;
       }
     }
   }
-  return all;
+  all.Sum(scores);
+  const auto begin = scores.begin(), second = begin + static_cast<std::ptrdiff_t>(items),
+             third = second + static_cast<std::ptrdiff_t>(items);
+  ItemScores found{.clean = {begin, second}, .corrupted = {second, third}};
+  for (auto answered = third; answered != scores.end(); ++answered) {
+    found.answered.push_back(*answered > 0.0);
+  }
+  return found;
+}
+
+TaskScore Summarise(const ItemScores& items) {
+  const std::size_t count = items.clean.size();
+  TaskScore score{.items = static_cast<std::int64_t>(count)};
+  const double share = 1.0 / static_cast<double>(std::max<std::size_t>(count, 1));
+  for (std::size_t i = 0; i < count; ++i) {
+    score.clean_metric += share * items.clean[i];
+    score.corrupted_metric += share * items.corrupted[i];
+    if (items.clean[i] > 0.0) score.preferred += share;
+    if (items.answered[i]) score.accuracy += share;
+  }
+  return score;
 }
 
 TaskScore ScoreTask(const Model& model, const TaskSet& set) {
-  const auto V = static_cast<std::size_t>(model.config.vocabulary);
-  const std::vector<float> clean = LastLogits(model, set, false);
-  const std::vector<float> corrupted = LastLogits(model, set, true);
-  TaskScore score{.items = static_cast<std::int64_t>(set.items.size())};
-  const double share = 1.0 / static_cast<double>(std::max<std::size_t>(set.items.size(), 1));
-  for (std::size_t i = 0; i < set.items.size(); ++i) {
-    const TaskItem& item = set.items[i];
-    const std::span<const float> logits(clean.data() + i * V, V);
-    const double metric = TaskMetricOf(item, set.metric, logits);
-    score.clean_metric += share * metric;
-    score.corrupted_metric += share * TaskMetricOf(item, set.metric, {corrupted.data() + i * V, V});
-    if (metric > 0.0) score.preferred += share;
-    if (IsAnswered(item, logits)) score.accuracy += share;
-  }
-  return score;
+  return Summarise(ScoreItems(model, set));
 }
 
 double ExactSums(const Model& model, const Tokenizer& tokenizer, const TaskSetOptions& options) {

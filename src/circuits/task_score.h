@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/communicator.h"
 #include "model/model.h"
 #include "tasks/task_items.h"
 
@@ -29,9 +30,15 @@ struct TaskScore {
   double corrupted_metric = 0.0;  // the same answers after the corrupted prompts
 };
 
-// Logits [items, V] after the last token of the clean, or of the corrupted prompts.
-std::vector<float> LastLogits(const Model& model, const TaskSet& set, bool corrupted);
+// Every item's score, by its number.
+struct ItemScores {
+  std::vector<double> clean, corrupted;  // metrics
+  std::vector<bool> answered;            // whether the likeliest next token is an answer
+};
+// Ranks share the prompts out, and all get all scores; null: one alone.
+ItemScores ScoreItems(const Model& model, const TaskSet& set, Communicator* ranks = nullptr);
 
+TaskScore Summarise(const ItemScores& items);
 TaskScore ScoreTask(const Model& model, const TaskSet& set);
 
 // Share of `count` sums of Task::kDigits that greedy decoding ends rightly, all digits of them.

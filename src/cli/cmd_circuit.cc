@@ -104,7 +104,7 @@ class ProgressLines {
     if (what != what_) {
       bar_.reset();
       what_ = what;
-      bar_.emplace(prefix_ + what_, total, total == 0 ? "sets" : "prompts");
+      bar_.emplace(prefix_ + what_, total, total == 0 ? "sets" : "prompts", RankProgress());
     }
     bar_->Update(done);
   }
@@ -120,6 +120,7 @@ std::vector<CircuitReport> Search(const Options& o, const std::string& task,
   for (const LoadedModel& model : models) {
     ProgressLines lines(fmt::format("{}: ", model.label));
     FindOptions find = SearchOf(o);
+    find.ranks = &Ranks();
     find.on_progress = [&](std::string_view what, std::int64_t done, std::int64_t total) {
       lines.Show(what, done, total);
     };
@@ -131,6 +132,7 @@ std::vector<CircuitReport> Search(const Options& o, const std::string& task,
     }
     reports.back().model = model.label;
     reports.back().options.on_progress = {};
+    reports.back().options.ranks = nullptr;
   }
   return reports;
 }
@@ -219,7 +221,10 @@ void Run(const Options& given) {
     for (const std::string& task : o.tasks) ParseTask(task);
   }
   SearchOf(o);  // refuses what does not go together before any work
-  if (o.benchmark) return Benchmark(o);
+  if (o.benchmark) {
+    if (Ranks().first()) Benchmark(o);
+    return;
+  }
   if (o.out.empty()) FailUsage("--out is required: a folder for circuit.json and the figures");
 
   const std::vector<LoadedModel> models = Load(o);
@@ -228,6 +233,7 @@ void Run(const Options& given) {
   std::string text;
   for (const std::string& task : o.tasks) {
     const std::vector<CircuitReport> reports = Search(o, task, models);
+    if (!Ranks().first()) continue;
     const std::filesystem::path folder =
         o.tasks.size() == 1 ? std::filesystem::path(o.out) : std::filesystem::path(o.out) / task;
     WriteCircuitFiles(reports, folder);
@@ -236,6 +242,7 @@ void Run(const Options& given) {
                         GridCommand(o, reports, folder));
     all.insert(all.end(), reports.begin(), reports.end());
   }
+  if (!Ranks().first()) return;
   if (!o.table.empty()) ReplaceSection(o.table, CircuitMarkdown(all, CommandLine(o)));
   if (o.common.json) return PrintJson(o.tasks.size() == 1 ? documents[0] : documents);
   Print(text);
@@ -251,7 +258,7 @@ void AddCircuit(CLI::App& app) {
       "Find which heads and edges a behaviour needs: importance by exact patching, circuits that "
       "are\nactually run, their faithfulness over their size. Two models side by side.",
       "clearhead circuit tale tale-sparse --task copy --level both --out copy-circuit", options,
-      Run);
+      Run, RunsOn::kAllRanks);
   command->add_option("MODEL", o.models, "One or two models")->required();
   command->add_option("--task", o.tasks, "Task, or several with commas (see clearhead tasks)")
       ->delimiter(',');

@@ -154,9 +154,10 @@ void Run(const Options& options) {
     std::optional<Progress> bar;
     FeatureEvalOptions evaluate{.context = options.context,
                                 .max_tokens = options.tokens,
-                                .all_positions = options.all_positions};
+                                .all_positions = options.all_positions,
+                                .ranks = &Ranks()};
     evaluate.progress = [&](std::int64_t done, std::int64_t total) {
-      if (!bar) bar.emplace(judged.features, total, "tok");
+      if (!bar) bar.emplace(judged.features, total, "tok", RankProgress());
       bar->Update(done);
     };
     judged.eval = EvaluateFeatures(model, transcoder, tokens, evaluate);
@@ -186,7 +187,7 @@ void AddFeaturesEval(CLI::App& features) {
       "say which; the\nfirst has other magnitudes than all others) do not count and keep their MLP "
       "output.",
       "clearhead features eval tale tale-features --text book.txt --context 64 --tokens 20000",
-      options, Run);
+      options, Run, RunsOn::kAllRanks);
   command
       ->add_option("MODEL FEATURES", options->folders,
                    "Folder or name of a model, then of its features; several pairs are compared")

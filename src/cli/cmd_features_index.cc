@@ -55,10 +55,14 @@ void Check(const Options& o, const Model& model, const Transcoder& transcoder,
                                         .seed = o.common.seed,
                                         .context = o.context,
                                         .max_tokens = o.tokens,
-                                        .progress = [&](std::int64_t done, std::int64_t total) {
-                                          if (!bar) bar.emplace("check", total, "tok");
-                                          bar->Update(done);
-                                        }});
+                                        .progress =
+                                            [&](std::int64_t done, std::int64_t total) {
+                                              if (!bar) {
+                                                bar.emplace("check", total, "tok", RankProgress());
+                                              }
+                                              bar->Update(done);
+                                            },
+                                        .ranks = &Ranks()});
   bar.reset();
   if (o.common.json) return PrintJson(ToJson(tokenizer, check));
   std::string text = fmt::format(
@@ -99,15 +103,18 @@ Json Build(const Options& o, const Model& model, const Transcoder& transcoder,
                                        .resume = o.resume,
                                        .progress =
                                            [&](std::int64_t done, std::int64_t total) {
-                                             if (!bar) bar.emplace("index", total, "tok");
+                                             if (!bar)
+                                               bar.emplace("index", total, "tok", RankProgress());
                                              bar->Update(done);
                                            },
-                                       .should_stop = [&] { return interrupt.requested(); }},
+                                       .should_stop = [&] { return interrupt.requested(); },
+                                       .ranks = &Ranks()},
                                       folder);
   bar.reset();
   if (!built.finished) {
     throw Interrupted("interrupted; go on with the same command and --resume");
   }
+  if (!Ranks().first()) return {};
   const FeatureIndex index(folder);
   std::int64_t silent = 0, reliable = 0;
   for (std::int64_t l = 0; l < index.info().layers; ++l) {
@@ -157,6 +164,7 @@ void Run(const Options& o) {
   if (o.check > 0) return Check(o, model, transcoder, tokenizer, folder);
   Json json = Json::object();
   if (!o.texts.empty()) json = Build(o, model, transcoder, tokenizer, folder);
+  if (!Ranks().first()) return;
   std::string text = json.empty() ? "" : BuiltText(json);
   if (!o.export_to.empty()) {
     const FeatureIndex index(folder);
@@ -185,7 +193,8 @@ void AddFeaturesIndex(CLI::App& features) {
       "that it promotes and that excite it, and a label: tokens that make it fire, proposed by "
       "one\n"
       "half of the text and judged on the other",
-      "clearhead features index tale tale-features --text book.txt", options, Run);
+      "clearhead features index tale tale-features --text book.txt", options, Run,
+      RunsOn::kAllRanks);
   command->add_option("MODEL", o.model, "Folder or name of a model")->required();
   command->add_option("FEATURES", o.features, "Folder or name of its features")->required();
   command->add_option("--text", o.texts, "Text files, UTF-8; several are read one after another");

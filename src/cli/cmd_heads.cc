@@ -215,12 +215,17 @@ void Run(const Options& o) {
   }
   for (const OpenedSource& source : sources) {
     Progress bar(source.attention.label,
-                 static_cast<std::int64_t>(source.attention.sequences.size()), "sequences");
-    reports.push_back(AnalyseHeads(source.attention, [&](std::size_t done, std::size_t) {
+                 static_cast<std::int64_t>(source.attention.sequences.size()), "sequences",
+                 RankProgress());
+    const auto update = [&](std::size_t done, std::size_t) {
       bar.Update(static_cast<std::int64_t>(done));
-    }));
+    };
+    reports.push_back(AnalyseHeads(source.attention, update, &Ranks()));
     controls.emplace_back();
     if (o.controls) controls.back() = MeasureControls(o, source, reports.back());
+  }
+  if (!Ranks().first()) return;
+  for (const OpenedSource& source : sources) {
     compositions.emplace_back();
     if (source.model && !o.csv) compositions.back() = ComposeHeads(*source.model, o.common.seed);
   }
@@ -284,7 +289,8 @@ void AddHeads(CLI::App& app) {
       app, "heads",
       "What every head does: statistics, a name, and a sentence for each; two models are "
       "compared head by head",
-      "clearhead heads gpt2 sparse-gpt2 --text book.txt --tokens 20000 --sort score", options, Run);
+      "clearhead heads gpt2 sparse-gpt2 --text book.txt --tokens 20000 --sort score", options, Run,
+      RunsOn::kAllRanks);
   options->attention.Add(command);
   command->add_option("--heads", options->heads,
                       "Show all | L0H1,5.1,a5.h1 | top:N | circuit:FILE (default: all)");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ Command* AddCommand(CLI::App& app, const std::string& name, const std::string& d
   // The callback keeps what parsing fills.
   command->callback([command, options, run, where] {
     if (where == RunsOn::kFirstRank && !Ranks().first()) return;
+    std::optional<AloneScope> alone;
+    if (where == RunsOn::kFirstRank && !Ranks().alone()) alone.emplace();
     const std::unique_ptr<ThreadPool> pool = internal::MakePool(options->common);
     const ThreadScope scope(pool ? pool.get() : CurrentPool());
     run(*options);

@@ -18,6 +18,20 @@ Communicator& Ranks();
 // Ends it: MPI's own end, which waits for the other ranks. Ranks() is then one rank alone.
 void EndRanks();
 
+// While one lives, Ranks() is one rank alone: a command of the first rank waits for no other, nor
+// do the commands that it runs.
+class AloneScope {
+ public:
+  AloneScope();
+  ~AloneScope();
+  AloneScope(const AloneScope&) = delete;
+  AloneScope& operator=(const AloneScope&) = delete;
+
+ private:
+  Communicator alone_;
+  Communicator* outer_;
+};
+
 // How many ranks the environment speaks of: Open MPI, MPICH and its kin, Slurm.
 int StartedRanks();
 

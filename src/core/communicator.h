@@ -53,6 +53,10 @@ class Communicator {
     return {count * of / size_, count * (of + 1) / size_};
   }
   RankShare Share(std::int64_t count) const { return Share(count, rank_); }
+  // Whether this rank takes part p of a work whose parts are dealt out one by one.
+  bool Owns(std::size_t part) const {
+    return part % static_cast<std::size_t>(size_) == static_cast<std::size_t>(rank_);
+  }
 
   // ---- The caller waits ----
   // Every rank's numbers, by rank: all[r * mine.size() + i].
@@ -95,7 +99,6 @@ class Communicator {
   void Await(std::vector<Transport::Message>& messages);
   void CheckAlarm();
   Operation& NewOperation(std::span<float> values);
-  void Enqueue(Operation& operation);
   void PostOperation(Operation& operation);
   void Finish(Operation& operation) const;
   // One look at what is under way; whether anything moved. The lock is released for sums.

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/random.h"
+#include "core/rank_sums.h"
 #include "features/index_slice.h"
 #include "features/mlp_inputs.h"
 #include "model/fingerprint.h"
@@ -43,11 +44,47 @@ std::vector<std::uint32_t> PlacesOf(std::span<const WindowGroup> groups) {
   return places;
 }
 
+// What fired in a group, layer by layer of a slice, as bytes and back.
+std::vector<std::byte> Pack(const std::vector<SparseRows>& layers) {
+  std::vector<std::byte> bytes;
+  const auto put = [&](const auto& values) {
+    const auto part = std::as_bytes(std::span(values));
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  };
+  for (const SparseRows& rows : layers) {
+    put(rows.begin);
+    put(rows.column);
+    put(rows.value);
+  }
+  return bytes;
+}
+
+std::vector<SparseRows> Unpack(std::span<const std::byte> bytes, std::size_t layers,
+                               std::int64_t rows) {
+  const auto take = [&](auto& values, std::int64_t count) {
+    values.resize(static_cast<std::size_t>(count));
+    const auto to = std::as_writable_bytes(std::span(values));
+    std::copy_n(bytes.begin(), to.size(), to.begin());
+    bytes = bytes.subspan(to.size());
+  };
+  std::vector<SparseRows> all(layers);
+  for (SparseRows& of : all) {
+    take(of.begin, rows + 1);
+    take(of.column, of.begin.back());
+    take(of.value, of.begin.back());
+  }
+  return all;
+}
+
 class IndexRun {
  public:
   IndexRun(const Model& model, const Transcoder& transcoder, std::span<const std::int32_t> tokens,
            const BuildIndexOptions& options, const fs::path& folder)
-      : model_(model), transcoder_(transcoder), options_(options), folder_(folder) {
+      : model_(model),
+        transcoder_(transcoder),
+        options_(options),
+        ranks_(options.ranks == nullptr ? alone_ : *options.ranks),
+        folder_(folder) {
     CheckFits(transcoder, model);
     const WindowPlan plan = PlanWindows(model.config, tokens,
                                         {.context = options.context,
@@ -99,13 +136,13 @@ class IndexRun {
   BuiltIndex Run() {
     const auto start = Clock::now();
     BuiltIndex result{.tokens = info_.tokens, .slices = slices_};
-    RefuseAnotherRun();
+    if (ranks_.first()) RefuseAnotherRun();
     std::vector<fs::path> pieces;
     for (std::int64_t s = 0; s < slices_; ++s) {
       pieces.push_back(folder_ / fmt::format("index-part-{:05}.safetensors", s));
       const std::int64_t first = s * per_slice_;
       const std::int64_t count = std::min(per_slice_, info_.layers * info_.features - first);
-      if (options_.resume && fs::exists(pieces.back())) {
+      if (options_.resume && OfFirst([&] { return fs::exists(pieces.back()); })) {
         done_ += static_cast<std::int64_t>(text_.tokens.size()) + count;
         continue;
       }
@@ -114,12 +151,13 @@ class IndexRun {
         return result;
       }
     }
+    result.finished = true;
+    if (!ranks_.first()) return result;
     const fs::path file = folder_ / kIndexFileName;
     JoinColumns(pieces, vocabulary_, text_.tokens, {{"clearhead", ToText(ToJson(info_), -1)}},
                 file);
     for (const fs::path& piece : pieces) fs::remove(piece);
     fs::remove(SettingsPath());
-    result.finished = true;
     result.bytes = static_cast<std::int64_t>(fs::file_size(file));
     result.seconds = SecondsSince(start);
     return result;
@@ -176,33 +214,47 @@ class IndexRun {
     }
   }
 
+  // What the first rank finds, on all of them.
+  template <typename Find>
+  std::int64_t OfFirst(const Find& find) {
+    return static_cast<std::int64_t>(
+        ranks_.OfFirst(ranks_.first() ? static_cast<double>(find()) : 0.0));
+  }
+
   bool RunSlice(std::int64_t first, std::int64_t count, const fs::path& piece) {
     IndexSlice slice{.first = first};
-    slice.tallies.resize(static_cast<std::size_t>(count));
-    const std::vector<SliceLayer> layers = LayersOf(slice, info_.features);
+    const std::vector<SliceLayer> layers = LayersOf(first, count, info_.features);
+    if (ranks_.first()) slice.tallies.resize(static_cast<std::size_t>(count));
     std::size_t next = 0;
-    if (options_.resume && fs::exists(CheckpointPath())) {
-      next = static_cast<std::size_t>(LoadSlice(
-          CheckpointPath(), settings_, static_cast<std::int64_t>(text_.tokens.size()), &slice));
+    if (options_.resume) {
+      next = static_cast<std::size_t>(OfFirst([&]() -> std::int64_t {
+        if (!fs::exists(CheckpointPath())) return 0;
+        return LoadSlice(CheckpointPath(), settings_,
+                         static_cast<std::int64_t>(text_.tokens.size()), &slice);
+      }));
       for (std::size_t g = 0; g < next; ++g) done_ += groups_[g].windows * groups_[g].length;
     }
-    LookAtWeights(layers, &slice);
+    if (ranks_.first()) LookAtWeights(layers, &slice);
     std::optional<Activations> activations;
     auto saved = Clock::now();
-    for (; next < groups_.size(); ++next) {
-      if (next == first_half_ && slice.labels.empty()) {
+    while (next < groups_.size()) {
+      if (next == first_half_ && slice.labels.empty() && ranks_.first()) {
         const auto proposing = std::span(groups_).first(first_half_);
         Propose(text_, SuffixCounts(text_, PlacesOf(proposing)), &slice);
       }
-      const bool stop = Stops();
-      if (stop || SecondsSince(saved) > options_.checkpoint_seconds) {
+      const bool stop = ranks_.Any(Stops());
+      if (ranks_.first() && (stop || SecondsSince(saved) > options_.checkpoint_seconds)) {
         SaveSlice(slice, settings_, static_cast<std::int64_t>(next), CheckpointPath());
         saved = Clock::now();
       }
       if (stop) return false;
-      RunGroup(groups_[next], layers, &activations, &slice);
-      Report(groups_[next].windows * groups_[next].length);
+      // A group for each rank, but only of one half.
+      const std::size_t end = next < first_half_ ? first_half_ : groups_.size();
+      const std::size_t last = std::min(end, next + static_cast<std::size_t>(ranks_.size()));
+      RunGroups(next, last, layers, &activations, &slice);
+      for (; next < last; ++next) Report(groups_[next].windows * groups_[next].length);
     }
+    if (!ranks_.first()) return true;
     if (slice.labels.empty()) {
       slice.labels.resize(slice.tallies.size());  // one group: no half to judge
     }
@@ -212,28 +264,51 @@ class IndexRun {
     return true;
   }
 
-  void RunGroup(const WindowGroup& group, const std::vector<SliceLayer>& layers,
-                std::optional<Activations>* activations, IndexSlice* slice) {
+  // Groups [begin, end), at most one for each rank.
+  void RunGroups(std::size_t begin, std::size_t end, const std::vector<SliceLayer>& layers,
+                 std::optional<Activations>* activations, IndexSlice* slice) {
+    const auto add = [&](const WindowGroup& group, const std::vector<SparseRows>& active) {
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        AddGroup(layers[i], active[i], group, text_, quotable_, slice);
+      }
+    };
+    const std::size_t own = begin + static_cast<std::size_t>(ranks_.rank());
+    std::vector<SparseRows> active;
+    if (own < end) active = FiredIn(groups_[own], layers, activations);
+    if (ranks_.alone()) return add(groups_[own], active);
+    const std::vector<std::vector<std::byte>> all = GatherToFirst(ranks_, Pack(active));
+    for (std::size_t g = begin; g < end && ranks_.first(); ++g) {
+      const WindowGroup& group = groups_[g];
+      add(group, Unpack(all[g - begin], layers.size(), group.windows * group.length));
+    }
+  }
+
+  // By layer of the slice.
+  std::vector<SparseRows> FiredIn(const WindowGroup& group, const std::vector<SliceLayer>& layers,
+                                  std::optional<Activations>* activations) {
     if (!*activations || (*activations)->batch != group.windows ||
         (*activations)->length != group.length) {
       activations->emplace(model_.config, group.windows, group.length, Keep::kNothing, 0);
     }
+    std::vector<SparseRows> active(layers.size());
     MlpInputHooks hooks(transcoder_.config.reads, [&](std::int64_t layer, const float* x) {
-      for (const SliceLayer& part : layers) {
-        if (part.layer != layer) continue;
-        const SparseRows active =
-            EncodePart(transcoder_, layer, part.first, part.count, group.windows * group.length, x);
-        AddGroup(part, active, group, text_, quotable_, slice);
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (layers[i].layer != layer) continue;
+        active[i] = EncodePart(transcoder_, layer, layers[i].first, layers[i].count,
+                               group.windows * group.length, x);
       }
     });
     Pass pass = PassOver(model_, group, {.sum_probabilities = false});
     pass.hooks = &hooks;
     ForwardToFinalNorm(pass, text_.tokens.data() + group.first, **activations);
+    return active;
   }
 
   const Model& model_;
   const Transcoder& transcoder_;
   const BuildIndexOptions& options_;
+  Communicator alone_;
+  Communicator& ranks_;
   fs::path folder_;
   std::vector<WindowGroup> groups_;
   std::size_t first_half_ = 0;

@@ -9,6 +9,9 @@
 // Examples quote the text. Where a part of it may not be passed on, it comes last and counts, but
 // no example is taken from it (`quotable`); labels, runs of up to four tokens, may come from there.
 //
+// Ranks share the windows out: each runs the model and the encoders on groups of its own, and the
+// first, which alone has tallies and files, adds them up in the order of one rank alone.
+//
 // What is done is kept in the folder while it runs: a finished slice as a piece of the index, the
 // slice at hand as a checkpoint every few minutes. The result does not depend on where a run was
 // stopped and gone on with.
@@ -20,6 +23,7 @@
 #include <span>
 #include <string>
 
+#include "core/communicator.h"
 #include "features/feature_index.h"
 #include "model/pass.h"
 
@@ -37,6 +41,7 @@ struct BuildIndexOptions {
   // Tokens of all slices, or features whose weights were looked at, each counted as a token.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
   std::function<bool()> should_stop = {};
+  Communicator* ranks = nullptr;  // null: one alone
 };
 
 struct BuiltIndex {

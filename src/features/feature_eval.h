@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "core/communicator.h"
 #include "features/transcoder.h"
 #include "model/pass.h"
 
@@ -29,6 +30,7 @@ struct FeatureEvalOptions {
   bool all_positions = false;
   GateRun gates = {};
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
+  Communicator* ranks = nullptr;  // groups of windows are shared out among them; null: one alone
 };
 
 struct FeatureLayerEval {

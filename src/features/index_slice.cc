@@ -123,13 +123,13 @@ std::span<const std::byte> BytesOf(const std::vector<T>& values) {
 
 }  // namespace
 
-std::vector<SliceLayer> LayersOf(const IndexSlice& slice, std::int64_t features) {
+std::vector<SliceLayer> LayersOf(std::int64_t first, std::int64_t count, std::int64_t features) {
   std::vector<SliceLayer> layers;
-  const std::int64_t end = slice.first + slice.size();
-  for (std::int64_t at = slice.first; at < end;) {
+  const std::int64_t end = first + count;
+  for (std::int64_t at = first; at < end;) {
     const std::int64_t layer = at / features;
     const std::int64_t last = std::min(end, (layer + 1) * features);
-    layers.push_back({layer, at - layer * features, last - at, at - slice.first});
+    layers.push_back({layer, at - layer * features, last - at, at - first});
     at = last;
   }
   return layers;

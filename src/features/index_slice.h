@@ -32,8 +32,8 @@ struct SliceLayer {
   std::int64_t first = 0, count = 0;  // features of the layer
   std::int64_t place = 0;             // of the first, in the slice
 };
-// The layers that a slice has a part of.
-std::vector<SliceLayer> LayersOf(const IndexSlice& slice, std::int64_t features);
+// The layers that the slice of `count` features from `first` on has a part of; `features` of each.
+std::vector<SliceLayer> LayersOf(std::int64_t first, std::int64_t count, std::int64_t features);
 
 // Windows that end behind the first `quotable` tokens give no examples.
 void AddGroup(const SliceLayer& part, const SparseRows& active, const WindowGroup& group,

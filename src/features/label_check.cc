@@ -81,6 +81,20 @@ std::vector<DrawnLayer> Gather(const Transcoder& transcoder, std::vector<Checked
   return layers;
 }
 
+// What this rank counted becomes what all did.
+void SumCounts(Communicator& ranks, std::vector<CheckedLabel>* labels) {
+  std::vector<double> counts;
+  for (const CheckedLabel& label : *labels) {
+    counts.push_back(static_cast<double>(label.seen));
+    counts.push_back(static_cast<double>(label.fired));
+  }
+  ranks.Sum(counts);
+  for (std::size_t i = 0; i < labels->size(); ++i) {
+    (*labels)[i].seen = static_cast<std::int64_t>(counts[2 * i]);
+    (*labels)[i].fired = static_cast<std::int64_t>(counts[2 * i + 1]);
+  }
+}
+
 class LabelCheckRun {
  public:
   LabelCheckRun(const Transcoder& transcoder, const WindowedText& text,
@@ -133,9 +147,15 @@ LabelCheck CheckLabels(const Model& model, const Transcoder& transcoder, const F
   const WindowedText text{tokens.first(static_cast<std::size_t>(plan.predictions)),
                           std::min(plan.context, plan.predictions)};
   LabelCheckRun run(transcoder, text, &check.labels);
+  Communicator alone;
+  Communicator& ranks = options.ranks == nullptr ? alone : *options.ranks;
   std::optional<Activations> activations;
   std::int64_t done = 0;
-  for (const WindowGroup& group : plan.groups) {
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const WindowGroup& group = plan.groups[g];
+    check.tokens += group.windows * (group.length - 1);
+    done += group.windows * group.length;
+    if (!ranks.Owns(g)) continue;
     if (!activations || activations->batch != group.windows ||
         activations->length != group.length) {
       activations.emplace(model.config, group.windows, group.length, Keep::kNothing, 0);
@@ -145,10 +165,9 @@ LabelCheck CheckLabels(const Model& model, const Transcoder& transcoder, const F
     Pass pass = PassOver(model, group, {.sum_probabilities = false});
     pass.hooks = &hooks;
     ForwardToFinalNorm(pass, text.tokens.data() + group.first, *activations);
-    check.tokens += group.windows * (group.length - 1);
-    done += group.windows * group.length;
     if (options.progress) options.progress(done, plan.predictions);
   }
+  SumCounts(ranks, &check.labels);
   check.layers.resize(static_cast<std::size_t>(transcoder.config.layers));
   for (const CheckedLabel& label : check.labels) {
     check.places += label.seen;

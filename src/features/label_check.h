@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/communicator.h"
 #include "core/json.h"
 #include "features/feature_index.h"
 
@@ -19,6 +20,7 @@ struct LabelCheckOptions {
   std::int64_t context = 0;  // 0: that of the index
   std::int64_t max_tokens = 0;
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
+  Communicator* ranks = nullptr;  // groups of windows are shared out among them; null: one alone
 };
 
 // Of the places of the text where one of the feature's label patterns ends (a place counts once,

@@ -4,38 +4,60 @@
 #include <algorithm>
 
 #include "core/random.h"
+#include "core/rank_sums.h"
 #include "core/threads.h"
 
 namespace clearhead {
 
-ModelReport AnalyseHeads(const AttentionSource& source, const ReportProgress& progress) {
+ModelReport AnalyseHeads(const AttentionSource& source, const ReportProgress& progress,
+                         Communicator* ranks) {
+  Communicator alone;
+  Communicator& all = ranks == nullptr ? alone : *ranks;
+  const std::size_t sequences = source.sequences.size();
   ModelReport report{.label = source.label,
                      .layers = source.layers,
                      .heads_per_layer = source.heads,
-                     .sequences = static_cast<std::int64_t>(source.sequences.size())};
-  std::vector<HeadAccumulator> sums(static_cast<std::size_t>(source.layers * source.heads));
-  for (std::size_t s = 0; s < source.sequences.size(); ++s) {
-    const AttentionSequence& sequence = source.sequences[s];
+                     .sequences = static_cast<std::int64_t>(sequences)};
+  for (const AttentionSequence& sequence : source.sequences) {
     const std::int64_t T = sequence.length;
-    const std::vector<std::int64_t> copies = EarlierCopies(sequence.ids);
-    source.visit(s, [&](std::int64_t layer, const float* weights) {
-      ParallelFor(source.heads, [&](std::int64_t head) {
-        sums[static_cast<std::size_t>(layer * source.heads + head)].Add(weights + head * T * T, T,
-                                                                        copies);
-      });
-    });
     report.tokens += T;
     report.input_hash = HashCoordinates(report.input_hash, {static_cast<std::uint64_t>(T)});
     for (const std::int32_t id : sequence.ids) {
       report.input_hash = HashCoordinates(report.input_hash, {static_cast<std::uint64_t>(id)});
     }
     report.longest = std::max(report.longest, T);
-    if (progress) progress(s + 1, source.sequences.size());
   }
-  for (std::int64_t h = 0; h < source.layers * source.heads; ++h) {
+  const std::int64_t heads = source.layers * source.heads;
+  const auto of_head = static_cast<std::size_t>(HeadAccumulator::SumCount(report.longest));
+  std::vector<double> peaks(static_cast<std::size_t>(heads));
+  const auto add = [&](std::size_t s, std::span<double> sums) {
+    const std::int64_t T = source.sequences[s].length;
+    const std::vector<std::int64_t> copies = EarlierCopies(source.sequences[s].ids);
+    source.visit(s, [&](std::int64_t layer, const float* weights) {
+      ParallelFor(source.heads, [&](std::int64_t head) {
+        HeadAccumulator one(static_cast<std::int64_t>(s));
+        one.Add(weights + head * T * T, T, copies);
+        const auto at = static_cast<std::size_t>(layer * source.heads + head);
+        one.StoreSums(sums.subspan(at * of_head, of_head));
+        peaks[at] = std::max(peaks[at], one.peak());
+      });
+    });
+    if (progress) progress(s + 1, sequences);
+  };
+  const std::vector<double> sums = SumInOrder(all, std::vector<std::int64_t>(sequences, 1),
+                                              heads * static_cast<std::int64_t>(of_head), add);
+  std::vector<double> peaks_of_all(peaks.size() * static_cast<std::size_t>(all.size()));
+  all.AllGather(peaks, peaks_of_all);
+  for (std::size_t i = 0; i < peaks_of_all.size(); ++i) {
+    double& peak = peaks[i % peaks.size()];
+    peak = std::max(peak, peaks_of_all[i]);
+  }
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const auto at = static_cast<std::size_t>(h);
     HeadResult& result = report.heads.emplace_back();
     result.statistics =
-        sums[static_cast<std::size_t>(h)].Finish({h / source.heads, h % source.heads});
+        HeadAccumulator::FromSums(std::span(sums).subspan(at * of_head, of_head), peaks[at])
+            .Finish({h / source.heads, h % source.heads});
     result.name = NameHead(result.statistics);
   }
   report.summary = Summarise(report.heads);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/communicator.h"
 #include "heads/attention_source.h"
 #include "heads/head_names.h"
 #include "heads/head_statistics.h"
@@ -43,8 +44,10 @@ struct ModelReport {
 
 using ReportProgress = std::function<void(std::size_t done, std::size_t sequences)>;
 
-// Visits every sequence once; memory does not grow with their number.
-ModelReport AnalyseHeads(const AttentionSource& source, const ReportProgress& progress = {});
+// Visits every sequence once; memory does not grow with their number. `ranks` share the sequences
+// out and all get the report, which has the same bits for any number of them; null: one alone.
+ModelReport AnalyseHeads(const AttentionSource& source, const ReportProgress& progress = {},
+                         Communicator* ranks = nullptr);
 
 ModelSummary Summarise(const std::vector<HeadResult>& heads);
 

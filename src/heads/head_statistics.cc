@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -65,8 +66,8 @@ void HeadAccumulator::Add(const float* map, std::int64_t length,
   Check(length >= 1, "a sequence has at least one token");
   Check(earlier_copies.empty() || static_cast<std::int64_t>(earlier_copies.size()) == length,
         "one earlier copy per token");
-  if (earlier_copies.empty()) tokens_known_ = false;
-  const auto block = static_cast<std::size_t>(sequences_ % kMaxBlocks);
+  if (earlier_copies.empty()) ++unknown_;
+  const auto block = static_cast<std::size_t>((first_sequence_ + sequences_) % kMaxBlocks);
   if (blocks_.size() <= block) blocks_.resize(block + 1);
   if (static_cast<std::int64_t>(diagonals_.size()) < length) {
     diagonals_.resize(static_cast<std::size_t>(length));
@@ -300,6 +301,89 @@ void HeadAccumulator::AddDiagonalRoom(std::int64_t length) {
   }
 }
 
+template <typename Accumulator, typename Visit>
+void HeadAccumulator::VisitSums(Accumulator& of, const Visit& visit) {
+  const auto evidence = [&](auto& e) {
+    visit(e.on);
+    visit(e.chance);
+    visit(e.all);
+  };
+  for (auto* count : {&of.sequences_, &of.tokens_, &of.queries_, &of.rows_, &of.shape_rows_,
+                      &of.pairs_, &of.open_, &of.strong_, &of.bands_, &of.lines_, &of.unknown_}) {
+    visit(*count);
+  }
+  for (auto* sum : {&of.mass_, &of.choosing_mass_, &of.self_, &of.previous_, &of.first_,
+                    &of.peak_sum_, &of.importance_, &of.entropy_, &of.effective_, &of.uniformity_,
+                    &of.band_mass_, &of.run_room_}) {
+    visit(*sum);
+  }
+  for (auto* target : {&of.previous_target_, &of.duplicate_target_, &of.induction_target_}) {
+    visit(target->queries);
+    visit(target->on);
+    visit(target->distance);
+  }
+  for (auto* e : {&of.first_evidence_, &of.diffuse_, &of.stripes_}) evidence(*e);
+  for (auto* token : {&of.duplicate_, &of.induction_}) {
+    visit(token->queries);
+    for (auto* e :
+         {&token->targets, &token->first, &token->self, &token->previous, &token->diffuse}) {
+      evidence(*e);
+    }
+  }
+  for (auto& block : of.blocks_) {
+    visit(block.self);
+    visit(block.first);
+    visit(block.peak);
+    visit(block.open);
+    visit(block.queries);
+    visit(block.tokens);
+  }
+  for (auto& diagonal : of.diagonals_) {
+    visit(diagonal.sum);
+    for (std::size_t part = 0; part < 3; ++part) {
+      visit(diagonal.on[part]);
+      visit(diagonal.chance[part]);
+      visit(diagonal.all[part]);
+    }
+    visit(diagonal.run);
+    visit(diagonal.queries);
+    visit(diagonal.later_queries);
+  }
+}
+
+std::int64_t HeadAccumulator::SumCount(std::int64_t longest) {
+  HeadAccumulator any;
+  any.blocks_.resize(kMaxBlocks);
+  any.diagonals_.resize(static_cast<std::size_t>(longest));
+  std::int64_t count = 0;
+  VisitSums(any, [&](const auto&) { ++count; });
+  return count;
+}
+
+void HeadAccumulator::StoreSums(std::span<double> sums) const {
+  HeadAccumulator whole = *this;
+  whole.blocks_.resize(kMaxBlocks);
+  double* to = sums.data();
+  VisitSums(whole, [&](const auto& number) { *to++ = static_cast<double>(number); });
+  Check(to <= sums.data() + sums.size(), "room for the sums of the longest sequence");
+}
+
+HeadAccumulator HeadAccumulator::FromSums(std::span<const double> sums, double peak) {
+  HeadAccumulator of;
+  of.peak_ = peak;
+  of.blocks_.resize(kMaxBlocks);
+  // What is left behind the fixed numbers are diagonals.
+  const auto fixed = static_cast<std::size_t>(SumCount(0));
+  const std::size_t each = static_cast<std::size_t>(SumCount(1)) - fixed;
+  of.diagonals_.resize((sums.size() - fixed) / each);
+  const double* from = sums.data();
+  VisitSums(of, [&](auto& number) {
+    number = static_cast<std::remove_reference_t<decltype(number)>>(*from++);
+  });
+  of.blocks_.resize(static_cast<std::size_t>(std::min(of.sequences_, kMaxBlocks)));
+  return of;
+}
+
 HeadStatistics HeadAccumulator::Finish(HeadId head) const {
   HeadStatistics s{.head = head, .sequences = sequences_, .tokens = tokens_, .queries = queries_};
   s.empty = mass_ <= 0;
@@ -321,7 +405,8 @@ HeadStatistics HeadAccumulator::Finish(HeadId head) const {
   s.open_edges_per_query = Mean(static_cast<double>(open_), tokens_);
   s.edge_fraction = Mean(static_cast<double>(open_), pairs_);
   s.strong_off_diagonal = Mean(static_cast<double>(strong_), pairs_ - tokens_);
-  s.tokens_known = tokens_known_;
+  const bool tokens_known = unknown_ == 0;
+  s.tokens_known = tokens_known;
   const auto target = [&](const TargetSums& sums) {
     return TargetScore{.queries = sums.queries,
                        .mass = Mean(sums.on, sums.queries),
@@ -329,7 +414,7 @@ HeadStatistics HeadAccumulator::Finish(HeadId head) const {
                        .closeness = 1.0 - Mean(sums.distance, tokens_)};
   };
   s.previous_token = target(previous_target_);
-  if (tokens_known_) {
+  if (tokens_known) {
     s.duplicate_token = target(duplicate_target_);
     s.induction = target(induction_target_);
   }
@@ -338,7 +423,7 @@ HeadStatistics HeadAccumulator::Finish(HeadId head) const {
   e.first = first_evidence_;
   e.diffuse = diffuse_;
   e.stripes = stripes_;
-  if (tokens_known_) {
+  if (tokens_known) {
     e.duplicate = duplicate_;
     e.induction = induction_;
   }

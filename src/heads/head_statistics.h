@@ -106,10 +106,20 @@ std::vector<std::int64_t> EarlierCopies(std::span<const std::int32_t> ids);
 // Sums of one head. Memory depends on the longest sequence, not on their number.
 class HeadAccumulator {
  public:
+  // `first_sequence`: the number of the first sequence that is added, of those of the whole text.
+  explicit HeadAccumulator(std::int64_t first_sequence = 0) : first_sequence_(first_sequence) {}
+
   // map [T,T]. earlier_copies [T], or empty if the tokens are unknown.
   void Add(const float* map, std::int64_t length, std::span<const std::int64_t> earlier_copies);
 
   HeadStatistics Finish(HeadId head) const;
+
+  // All that is added up, as numbers that several accumulators' can be added up from: of sequences
+  // of at most `longest` tokens. The largest weight is no sum and goes beside them.
+  static std::int64_t SumCount(std::int64_t longest);
+  void StoreSums(std::span<double> sums) const;
+  static HeadAccumulator FromSums(std::span<const double> sums, double peak);
+  double peak() const { return peak_; }
 
  private:
   struct TargetSums {
@@ -130,6 +140,9 @@ class HeadAccumulator {
     std::int64_t open = 0, queries = 0, tokens = 0;
   };
   struct Row;
+  // Calls visit(number) for every sum of an accumulator, always in the same order.
+  template <typename Accumulator, typename Visit>
+  static void VisitSums(Accumulator& of, const Visit& visit);
 
   void AddRow(const Row& row);
   void AddTargets(const Row& row, std::span<const std::int64_t> earlier_copies);
@@ -138,9 +151,10 @@ class HeadAccumulator {
   void AddBands(const float* map, std::int64_t length);
   void AddDiagonalRoom(std::int64_t length);
 
+  std::int64_t first_sequence_ = 0;
   std::int64_t sequences_ = 0, tokens_ = 0, queries_ = 0, rows_ = 0, shape_rows_ = 0, pairs_ = 0,
                open_ = 0, strong_ = 0, bands_ = 0, lines_ = 0;
-  bool tokens_known_ = true;
+  std::int64_t unknown_ = 0;  // sequences whose tokens are
   double mass_ = 0, choosing_mass_ = 0, self_ = 0, previous_ = 0, first_ = 0, peak_ = 0,
          peak_sum_ = 0, importance_ = 0, entropy_ = 0, effective_ = 0, uniformity_ = 0,
          band_mass_ = 0;

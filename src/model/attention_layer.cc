@@ -114,7 +114,9 @@ struct Layer {
     for (std::int64_t h = 0; h < H; ++h) {
       double sum = 0.0;
       for (std::int64_t b = 0; b < pass.batch; ++b) sum += sums[b * H + h];
-      const double mean = sum / (static_cast<double>(pass.batch) * pairs);
+      const double mean = pass.gates.head_means != nullptr
+                              ? pass.gates.head_means[layer * H + h]
+                              : sum / (static_cast<double>(pass.batch) * pairs);
       activations.gate_penalty[h] = static_cast<float>(weight * pass.gates.concentrate * 0.5 /
                                                        std::sqrt(mean + kConcentrateFloor));
     }

@@ -47,6 +47,9 @@ struct GateRun {
   // with few open gates is pressed harder than one with many.
   float penalty_weight = 0.0f;
   float concentrate = 0.0f;
+  // P_h [L,H] of `concentrate`, where other ranks run some of its sequences; null: this pass has
+  // all.
+  const double* head_means = nullptr;
 };
 
 struct Pass {

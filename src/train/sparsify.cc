@@ -337,10 +337,6 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks) {
   Check(dense.config.attention == AttentionKind::kSoftmax, "sparsify starts from a dense model");
-  if (options.concentrate && options.run.together.ranks != nullptr &&
-      !options.run.together.ranks->alone()) {
-    Fail("--concentrate looks at every head over a whole batch; run it on one rank");
-  }
   CheckStepShape(dense.config, options.shape, options.steps);
   CheckVocabulary(train, dense.config.vocabulary);
   CheckVocabulary(valid, dense.config.vocabulary);

@@ -21,20 +21,26 @@ const SparsifyStepOptions& Checked(const ModelConfig& config, const SparsifyStep
   return options;
 }
 
-// What makes the mean over heads of d sqrt(P_h + floor) / d P_h one.
-double ConcentrateScale(const Activations& a) {
+// The mean gate of each head of all layers, [L,H], times the weight of these sequences.
+void HeadMeans(const Activations& a, double weight, std::vector<double>* means) {
   const double pairs = 0.5 * static_cast<double>(a.length) * static_cast<double>(a.length + 1);
   const std::int64_t layers = std::ssize(a.blocks), B = a.batch;
   const std::int64_t H = a.gate_probability_sum.size() / (layers * B);
-  double slopes = 0.0;
+  means->clear();
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     for (std::int64_t h = 0; h < H; ++h) {
       double sum = 0.0;
       for (std::int64_t b = 0; b < B; ++b) sum += a.gate_probability_sum[(layer * B + b) * H + h];
-      slopes += 0.5 / std::sqrt(sum / (static_cast<double>(B) * pairs) + kConcentrateFloor);
+      means->push_back(weight * sum / (static_cast<double>(B) * pairs));
     }
   }
-  return static_cast<double>(layers * H) / slopes;
+}
+
+// What makes the mean over heads of d sqrt(P_h + floor) / d P_h one.
+double ConcentrateScale(const std::vector<double>& head_means) {
+  double slopes = 0.0;
+  for (const double mean : head_means) slopes += 0.5 / std::sqrt(mean + kConcentrateFloor);
+  return static_cast<double>(head_means.size()) / slopes;
 }
 
 double Mean(const float* values, std::int64_t count) {
@@ -57,6 +63,7 @@ SparsifyStep::SparsifyStep(const ModelConfig& config, const SparsifyStepOptions&
       inputs_(static_cast<std::size_t>(teacher_losses_.size())),
       targets_(inputs_.size()) {
   packing_ = PackedInTraining(config, options.shape.bf16);
+  head_means_.reserve(static_cast<std::size_t>(config.layers * config.heads));
   if (options.stored == nullptr) {
     teacher_.emplace(config, own_.batch, options.shape.context, Keep::kNothing, 0);
   }
@@ -121,8 +128,11 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
     if (teacher_) ForwardToFinalNorm(teacher, inputs_.data(), *teacher_);
     ForwardToFinalNorm(student, inputs_.data(), student_);
     if (options_.concentrate) {
-      if (concentrate_scale_ == 0.0) concentrate_scale_ = ConcentrateScale(student_);
+      HeadMeans(student_, own_.weight, &head_means_);
+      SumOverRanks(options_.ranks, head_means_);
+      if (concentrate_scale_ == 0.0) concentrate_scale_ = ConcentrateScale(head_means_);
       student.gates.concentrate = static_cast<float>(concentrate_scale_);
+      student.gates.head_means = head_means_.data();
     }
     for (std::int64_t at = 0; at < rows; at += student_.logit_rows) {
       const std::int64_t n = std::min(student_.logit_rows, rows - at);

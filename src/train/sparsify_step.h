@@ -72,6 +72,7 @@ class SparsifyStep {
   Buffer<float> teacher_losses_, divergences_;
   std::vector<std::int32_t> inputs_, targets_;
   double concentrate_scale_ = 0.0;
+  std::vector<double> head_means_;  // of the pass at hand, on all ranks
   std::optional<PackedFor> packing_;
   PackedWeights packed_student_;
   std::unique_ptr<PackedWeights> packed_teacher_;  // packed once

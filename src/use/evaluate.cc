@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "model/output.h"
@@ -118,43 +118,60 @@ void AddWindows(const Pass& pass, const Activations& activations, Evaluation* re
   if (pass.gated()) AddGates(pass, activations, result);
 }
 
+WindowLosses::WindowLosses(const Model& model, std::span<const std::int32_t> tokens,
+                           const WindowPlan& plan, const EvaluateOptions& options)
+    : model_(model),
+      tokens_(tokens),
+      plan_(plan),
+      options_(options),
+      ranks_(options.ranks == nullptr ? alone_ : *options.ranks),
+      gated_(model.config.attention == AttentionKind::kGated && !options.gates.open),
+      sums_(
+          static_cast<std::size_t>(plan.groups.back().first_window + plan.groups.back().windows)) {}
+
+void WindowLosses::Run(std::size_t group, Hooks* hooks) {
+  const WindowGroup& windows = plan_.groups[group];
+  if (!activations_ || activations_->batch != windows.windows ||
+      activations_->length != windows.length) {
+    activations_.emplace(ActivationsFor(model_.config, windows));
+  }
+  Pass pass = PassOver(model_, windows, options_.gates);
+  pass.hooks = hooks;
+  ForwardToFinalNorm(pass, tokens_.data() + windows.first, *activations_);
+  LossForward(pass, tokens_.data() + windows.first + 1, *activations_);
+  SumWindows(pass, *activations_, sums_.data() + windows.first_window);
+  if (gated_) AddGates(pass, *activations_, &result_);
+  // As far as the text is done by all, who go at the same pace.
+  if (options_.progress) options_.progress(windows.first + pass.rows(), plan_.predictions);
+}
+
+void WindowLosses::RunOwn(Hooks* hooks) {
+  for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+    if (ranks_.Owns(g)) Run(g, hooks);
+  }
+}
+
+Evaluation WindowLosses::Finish() {
+  ranks_.Sum(sums_);
+  result_.context = plan_.context;
+  for (const WindowGroup& group : plan_.groups) {
+    AddSums(group.length,
+            std::span(sums_).subspan(static_cast<std::size_t>(group.first_window),
+                                     static_cast<std::size_t>(group.windows)),
+            &result_);
+  }
+  if (gated_) SumGates(ranks_, model_.config, options_.gates.sum_probabilities, &result_);
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  return std::exchange(result_, {});
+}
+
 Evaluation Evaluate(const Model& model, std::span<const std::int32_t> tokens,
                     const EvaluateOptions& options) {
   const WindowPlan plan = PlanWindows(model.config, tokens, options);
   const auto start = std::chrono::steady_clock::now();
-  Communicator alone;
-  Communicator& ranks = options.ranks == nullptr ? alone : *options.ranks;
-  Evaluation result;
-  result.context = plan.context;
-  const bool gated = model.config.attention == AttentionKind::kGated && !options.gates.open;
-  // Every rank runs whole groups, so that a window's bits do not depend on their number.
-  const WindowGroup& end = plan.groups.back();
-  std::vector<double> sums(static_cast<std::size_t>(end.first_window + end.windows));
-  std::optional<Activations> activations;
-  std::int64_t done = 0;
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-    const WindowGroup& group = plan.groups[g];
-    done += group.windows * group.length;
-    if (static_cast<int>(g) % ranks.size() != ranks.rank()) continue;
-    if (!activations || activations->batch != group.windows ||
-        activations->length != group.length) {
-      activations.emplace(ActivationsFor(model.config, group));
-    }
-    const Pass pass = PassOver(model, group, options.gates);
-    ForwardToFinalNorm(pass, tokens.data() + group.first, *activations);
-    LossForward(pass, tokens.data() + group.first + 1, *activations);
-    SumWindows(pass, *activations, sums.data() + group.first_window);
-    if (gated) AddGates(pass, *activations, &result);
-    if (options.progress) options.progress(done, plan.predictions);
-  }
-  ranks.Sum(sums);
-  for (const WindowGroup& group : plan.groups) {
-    AddSums(group.length,
-            std::span(sums).subspan(static_cast<std::size_t>(group.first_window),
-                                    static_cast<std::size_t>(group.windows)),
-            &result);
-  }
-  if (gated) SumGates(ranks, model.config, options.gates.sum_probabilities, &result);
+  WindowLosses losses(model, tokens, plan, options);
+  losses.RunOwn();
+  Evaluation result = losses.Finish();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

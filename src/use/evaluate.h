@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,7 +53,7 @@ struct EdgeTotals {
 };
 EdgeTotals TotalEdges(const Evaluation& evaluation);
 
-// ---- The parts of Evaluate, for those who run two models over the same windows ----
+// ---- The parts of Evaluate, for those who run models over the same windows again ----
 
 // Windows of one length that go through the model together.
 struct WindowGroup {
@@ -77,6 +78,34 @@ Activations ActivationsFor(const ModelConfig& config, const WindowGroup& group);
 
 // The pass over a group. Noise of sampled gates belongs to the window, however windows are grouped.
 Pass PassOver(const Model& model, const WindowGroup& group, const GateRun& gates);
+
+// Losses of the windows of a plan, whose groups are dealt out to ranks (EvaluateOptions). Every
+// rank runs whole groups, so that a window's bits do not depend on their number.
+class WindowLosses {
+ public:
+  // All stay the caller's.
+  WindowLosses(const Model& model, std::span<const std::int32_t> tokens, const WindowPlan& plan,
+               const EvaluateOptions& options);
+
+  // One of this rank's groups.
+  void Run(std::size_t group, Hooks* hooks = nullptr);
+  // All of this rank's.
+  void RunOwn(Hooks* hooks = nullptr);
+  // Of all groups: every rank calls it when it has run its own, and may then begin anew.
+  Evaluation Finish();
+
+ private:
+  const Model& model_;
+  std::span<const std::int32_t> tokens_;
+  const WindowPlan& plan_;
+  const EvaluateOptions& options_;
+  Communicator alone_;
+  Communicator& ranks_;
+  bool gated_;
+  std::vector<double> sums_;  // of each window's losses; 0 for the other ranks' windows
+  Evaluation result_;         // the gates' counts so far
+  std::optional<Activations> activations_;
+};
 
 // Adds the windows of a pass whose losses [R] are in the activations, and their gates.
 void AddWindows(const Pass& pass, const Activations& activations, Evaluation* result);

@@ -134,12 +134,8 @@ TEST(Attribution, DoesNotDependOnBatchesOrThreads) {
     const UseThreads scope(count);
     for (const std::int64_t rows : {1, 29, 4096}) {
       const Attribution found = Attribute({model, set, rows}, {.steps = 2});
-      for (std::size_t i = 0; i < found.edges.size(); ++i) {
-        EXPECT_NEAR(found.edges[i], expected.edges[i], 1e-5);
-      }
-      for (std::size_t i = 0; i < found.nodes.size(); ++i) {
-        EXPECT_NEAR(found.nodes[i], expected.nodes[i], 1e-5);
-      }
+      EXPECT_EQ(found.edges, expected.edges);
+      EXPECT_EQ(found.nodes, expected.nodes);
     }
   }
 }

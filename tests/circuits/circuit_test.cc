@@ -44,7 +44,7 @@ TEST_P(BuiltInduction, DoesItsTask) {
   EXPECT_NEAR(score.accuracy, 1.0, 1e-9);
   EXPECT_GT(score.clean_metric, 3.0);
   EXPECT_LT(std::abs(score.corrupted_metric), 0.5);
-  CheckModelDoesTask(model, set);
+  CheckModelDoesTask(set, ScoreItems(model, set));
 }
 
 TEST_P(BuiltInduction, CircuitIsTheTwoHeadsThatWereBuilt) {
@@ -239,7 +239,8 @@ TEST(ResidualGraph, OfGpt2HasTheKnownCounts) {
 
 TEST(CheckModelDoesTask, RefusesAModelThatDoesNot) {
   const Model model = LivelyModel(OddConfig(), 3);
-  EXPECT_THAT(ErrorOf([&] { CheckModelDoesTask(model, RandomTask(model.config, 40, 5)); }),
+  const TaskSet set = RandomTask(model.config, 40, 5);
+  EXPECT_THAT(ErrorOf([&] { CheckModelDoesTask(set, ScoreItems(model, set)); }),
               testing::HasSubstr("the model cannot do task 'random'"));
 }
 

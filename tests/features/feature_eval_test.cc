@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "features/toy_transcoders.h"
 #include "model/model_testing.h"
+#include "support/thread_ranks.h"
 
 namespace clearhead {
 namespace {
@@ -194,6 +195,37 @@ TEST(FeatureEval, TheMlpsThemselvesArePerfect) {
     EXPECT_NEAR(layer.explained_by_dimension, 1.0, 1e-6);
     EXPECT_NEAR(layer.loss_replaced, eval.loss, 1e-5);
     EXPECT_LT(layer.error_norm, 1e-4 * layer.output_norm);
+  }
+}
+
+// Groups of windows are dealt out; every figure has the bits of one rank's.
+TEST(FeatureEval, RanksFindTheSameFigures) {
+  for (const ModelConfig& config : {OddConfig(), GatedConfig()}) {
+    const Model model = LivelyModel(config, 3);
+    Transcoder transcoder = RandomTranscoder(config, TranscoderKind::kCrossLayer, 21, 6);
+    transcoder.config.first_position = 1;
+    const std::vector<std::int32_t> tokens = RandomIds(config, 9000, 4);  // five groups
+    const auto figures = [&](Communicator* ranks) {
+      const FeatureEval e = EvaluateFeatures(model, transcoder, tokens, {.ranks = ranks});
+      std::vector<double> all = {e.loss,
+                                 e.loss_replaced,
+                                 e.loss_errors_kept,
+                                 e.loss_mean,
+                                 static_cast<double>(e.tokens),
+                                 static_cast<double>(e.windows),
+                                 static_cast<double>(e.positions)};
+      for (const FeatureLayerEval& l : e.layers) {
+        all.insert(all.end(), {l.explained_variance, l.explained_by_dimension, l.l0, l.silent,
+                               l.error_norm, l.output_norm, l.loss_replaced});
+      }
+      return all;
+    };
+    const std::vector<double> expected = figures(nullptr);
+    for (const int count : {2, 3, 7}) {
+      const auto messages = RunRanks(
+          count, [&](Communicator& ranks) { EXPECT_EQ(figures(&ranks), expected) << count; });
+      EXPECT_THAT(messages, testing::Each(""));
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 #include "features/label_check.h"
 #include "features/prompt_features.h"
 #include "support/temporary_folder.h"
+#include "support/thread_ranks.h"
 
 namespace clearhead {
 namespace {
@@ -191,6 +192,27 @@ TEST_F(FeatureIndexTest, SearchFindsWhatCardsHold) {
   EXPECT_EQ(SearchFeatures(*index_, *tokenizer_, "at", 2).total, all.total);
   EXPECT_EQ(SearchFeatures(*index_, *tokenizer_, "  \n", 10).total, 0);
   EXPECT_EQ(SearchFeatures(*index_, *tokenizer_, "no such words", 10).total, 0);
+}
+
+// Windows are dealt out in groups; every rank gets the counts of all.
+TEST_F(FeatureIndexTest, LabelCheckOfRanksIsThatOfOne) {
+  std::vector<std::int32_t> other;
+  while (other.size() < 5000) other.insert(other.end(), ids_.begin(), ids_.end());
+  const auto counts = [&](Communicator* ranks) {
+    const LabelCheck check =
+        CheckLabels(model_, transcoder_, *index_, other, {.features = 30, .ranks = ranks});
+    std::vector<double> all = {check.all.share, static_cast<double>(check.tokens)};
+    for (const CheckedLabel& label : check.labels) {
+      all.push_back(static_cast<double>(label.seen));
+      all.push_back(static_cast<double>(label.fired));
+    }
+    return all;
+  };
+  const std::vector<double> expected = counts(nullptr);
+  EXPECT_GT(expected[0], 0.0);
+  const auto messages =
+      RunRanks(3, [&](Communicator& ranks) { EXPECT_EQ(counts(&ranks), expected); });
+  EXPECT_THAT(messages, testing::Each(""));
 }
 
 // The check against a loop over the prompt runs of every window.

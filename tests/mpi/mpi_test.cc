@@ -127,6 +127,49 @@ TEST_F(Mpi, RanksMakeTheRunOfOne) {
   EXPECT_EQ(alone["tokens"], shared["tokens"]);
 }
 
+// Windows of a text and prompts of a task are dealt out; what is found has the bits of one rank's.
+TEST_F(Mpi, WhatIsMeasuredIsThatOfOne) {
+  const auto without_times = [](const std::string& out) {
+    Json json = Json::parse(out);
+    for (Json& set : json["sets"]) set.erase("seconds");
+    return json;
+  };
+  const std::string heads =
+      "heads tale tale-sparse --text text.txt --context 50 --tokens 600 --json";
+  const std::string eval =
+      "features eval tale tale-features --text text.txt --context 40 --tokens 9000 --json";
+  const std::string check =
+      "features index tale tale-features --check 20 --text text.txt --tokens 9000 --json";
+  const auto circuit = [](int ranks) {
+    return fmt::format(
+        "circuit tale --task copy --n 14 --level both --random 2 --table t{0}.md --out c{0}",
+        ranks);
+  };
+  const ShellRun heads_1 = Run(1, heads), eval_1 = Run(1, eval), check_1 = Run(1, check);
+  Run(1, circuit(1));
+  for (const int ranks : {2, 3}) {
+    SCOPED_TRACE(ranks);
+    const ShellRun run = Run(ranks, heads);
+    EXPECT_EQ(run.out, heads_1.out);
+    EXPECT_EQ(run.err, "");
+    EXPECT_EQ(without_times(Run(ranks, eval).out), without_times(eval_1.out));
+    EXPECT_EQ(Run(ranks, check).out, check_1.out);
+    Run(ranks, circuit(ranks));
+    for (const char* file : {"circuit.json", "graph.json"}) {
+      EXPECT_EQ(ReadFile(folder_ / fmt::format("c{}", ranks) / file),
+                ReadFile(folder_ / "c1" / file))
+          << file;
+    }
+  }
+  const ShellRun refused =
+      Shell(folder_.path(), OnRanks(2,
+                                    "circuit tale --task copy --n 14 --part taught --ablation zero "
+                                    "--rank both --out none"));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("clearhead: --rank both needs --ablation resample"));
+  EXPECT_EQ(refused.err.find("clearhead: "), refused.err.rfind("clearhead: ")) << refused.err;
+}
+
 TEST_F(Mpi, SparsifyAndFeaturesToo) {
   Run(1, Train("model", 30));
   for (const int ranks : {1, 2}) {
