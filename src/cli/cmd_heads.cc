@@ -177,10 +177,12 @@ std::vector<HeadControl> MeasureControls(const Options& o, const OpenedSource& s
   const auto analyse = [&](const Model& model, const std::string& what,
                            std::vector<std::vector<std::int32_t>> sequences) {
     const auto count = static_cast<std::int64_t>(sequences.size());
-    Progress bar(fmt::format("{}, {}", report.label, what), count, "sequences");
-    return AnalyseHeads(
-        AttentionOfModel(model, gates, what, std::move(sequences), {}),
-        [&](std::size_t done, std::size_t) { bar.Update(static_cast<std::int64_t>(done)); });
+    Progress bar(fmt::format("{}, {}", report.label, what), count, "sequences", RankProgress());
+    const auto update = [&](std::size_t done, std::size_t) {
+      bar.Update(static_cast<std::int64_t>(done));
+    };
+    return AnalyseHeads(AttentionOfModel(model, gates, what, std::move(sequences), {}), update,
+                        &Ranks());
   };
   std::vector<std::vector<std::int32_t>> text;
   for (const AttentionSequence& s : source.attention.sequences) text.push_back(s.ids);
