@@ -9,6 +9,7 @@
 #include "cli/common.h"
 #include "cli/interrupt.h"
 #include "cli/numbers.h"
+#include "cli/peak_memory.h"
 #include "cli/precision.h"
 #include "cli/run_length.h"
 #include "cli/run_options.h"
@@ -220,7 +221,8 @@ void Run(const Options& given) {
                {"loss", result.loss},
                {"seconds", result.seconds},
                {"tokens_per_second", result.tokens_per_second},
-               {"precision", o.train.shape.bf16 ? "bf16" : "fp32"}};
+               {"precision", o.train.shape.bf16 ? "bf16" : "fp32"},
+               {"peak_memory", PeakMemory(Ranks())}};
   if (result.valid_loss) json["valid_loss"] = *result.valid_loss;
   if (o.common.json) return PrintJson(json);
   Print(fmt::format("{}: {} parameters, {} steps in {} ({:.0f} tokens/s), loss {:.4f}{}\n", o.out,

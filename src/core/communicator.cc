@@ -35,6 +35,9 @@ class Backoff {
   Clock::time_point start_ = Clock::now();
 };
 
+// Where what rank r sent to rank `to` lies among what all others did, in shares.
+std::size_t SlotOf(int r, int to) { return static_cast<std::size_t>(r < to ? r : r - 1); }
+
 template <typename T>
 std::span<std::byte> Bytes(std::span<T> values) {
   return std::as_writable_bytes(values);
@@ -237,7 +240,7 @@ void Communicator::PostOperation(Operation& operation) {
     const auto own = static_cast<std::size_t>(Share(count).size()) * value;
     std::for_each(free_.begin(), free_.end(), lend);
     std::for_each(queue_.begin(), queue_.end(), lend);
-    operation.received.resize(own * ranks);
+    operation.received.resize(own * (ranks - 1));
     if (operation.wire != DType::kF32) {
       operation.sent.resize(operation.values.size() * value);
       ConvertFromFloat(operation.values.data(), count, operation.wire, operation.sent.data());
@@ -245,7 +248,8 @@ void Communicator::PostOperation(Operation& operation) {
     for (int r = 0; r < size_; ++r) {
       const RankShare share = Share(count, r);
       const auto at = static_cast<std::size_t>(r);
-      from[at] = std::span(operation.received).subspan(at * own, own);
+      if (r == rank_) continue;
+      from[at] = std::span(operation.received).subspan(SlotOf(r, rank_) * own, own);
       to[at] = operation.wire == DType::kF32
                    ? std::as_bytes(part(r))
                    : std::span<const std::byte>(operation.sent)
@@ -261,7 +265,7 @@ void Communicator::PostOperation(Operation& operation) {
 void Communicator::Finish(Operation& operation) const {
   if (operation.kind == Operation::Kind::kAllGather) return;
   const RankShare own = Share(static_cast<std::int64_t>(operation.values.size()));
-  const auto value = static_cast<std::int64_t>(DTypeSize(operation.wire));
+  const auto value = static_cast<std::size_t>(DTypeSize(operation.wire));
   float* mine = operation.values.data() + own.first;
   std::array<float, kSumBlock> sum, part;
   for (std::int64_t at = 0; at < own.size(); at += kSumBlock) {
@@ -271,8 +275,9 @@ void Communicator::Finish(Operation& operation) const {
       if (r == rank_) {
         std::copy_n(mine + at, n, to);
       } else {
-        ConvertToFloat(operation.wire, operation.received.data() + (r * own.size() + at) * value, n,
-                       to);
+        const std::size_t first =
+            SlotOf(r, rank_) * static_cast<std::size_t>(own.size()) + static_cast<std::size_t>(at);
+        ConvertToFloat(operation.wire, operation.received.data() + first * value, n, to);
       }
       for (std::int64_t i = 0; r > 0 && i < n; ++i) {
         sum[static_cast<std::size_t>(i)] += part[static_cast<std::size_t>(i)];
