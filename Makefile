@@ -11,7 +11,7 @@ CONFIGURE = @cmake --preset $(PRESET) $(FIRST) $(1) >/dev/null
 COMPILE = @cmake --build --preset $(PRESET) --parallel $(JOBS)
 SAY = @echo "== $(1)"
 
-.PHONY: all build demo models results test check asan tsan bench scale-check fuzz format clean
+.PHONY: all build demo models results package test check asan tsan bench scale-check fuzz format clean
 
 all: build
 
@@ -54,6 +54,14 @@ tsan:
 	@cmake --preset tsan >/dev/null
 	@cmake --build --preset tsan --parallel $(JOBS) --target $(TSAN_TESTS)
 	@scripts/tsan build/tsan $(TSAN_TESTS)
+
+# Debian packages and a wheel in build/package/packages: the same bytes for the same commit (scripts/check-package shows it).
+package:
+	@scripts/install-deps package
+	$(call SAY,Building what is packed: four minutes the first time)
+	@cmake --preset package >/dev/null
+	@cmake --build --preset package --parallel $(JOBS)
+	@scripts/package build/package
 
 # The tables of docs/results.md that can be made of the models that ship, in place.
 results: build

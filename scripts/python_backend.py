@@ -11,6 +11,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -32,11 +33,29 @@ def tag():
     return f"cp{sys.version_info.major}{sys.version_info.minor}-cp{sys.version_info.major}{sys.version_info.minor}-{platform}"
 
 
-def metadata():
+def packages_of(extension):
+    """The Debian packages with the libraries that the extension opens; none where there is no dpkg."""
+    if shutil.which("dpkg-query") is None:
+        return []
+    found = set()
+    dynamic = subprocess.run(["objdump", "-p", extension], check=True, stdout=subprocess.PIPE, text=True).stdout
+    needed = set(re.findall(r"NEEDED +(\S+)", dynamic))
+    for name, path in re.findall(r"(\S+) => (/\S+)", subprocess.run(["ldd", extension], check=True, stdout=subprocess.PIPE, text=True).stdout):
+        # Before the folders of / and /usr were one, a package may have named either.
+        owners = [subprocess.run(["dpkg-query", "-S", place], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+                  for place in (path, path.removeprefix("/usr"))]
+        owner = next((answer for answer in owners if answer), None)
+        if name in needed and owner:
+            found.add(owner.split(":")[0])
+    return sorted(found)
+
+
+def metadata(packages):
     return (f"Metadata-Version: 2.1\nName: clearhead\nVersion: {version()}\n"
             "Summary: Sparse attention for language models, and what every head does\nLicense: MIT\n"
-            "Requires-Python: >=3.9\nRequires-Dist: numpy>=1.22\nDescription-Content-Type: text/markdown\n\n"
-            + (ROOT / "README.md").read_text(encoding="utf-8"))
+            "Requires-Python: >=3.9\nRequires-Dist: numpy>=1.22\n"
+            + "".join(f"Requires-External: {package}\n" for package in packages)
+            + "Description-Content-Type: text/markdown\n\n" + (ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 def run(*words):
@@ -66,9 +85,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         run("cmake", "--install", built(config_settings), "--component", "python", "--prefix", staging, "--strip")
         files = {str(path.relative_to(staging)): path.read_bytes()
                  for path in pathlib.Path(staging).rglob("*") if path.is_file()}
-    files[f"{info}/METADATA"] = metadata().encode()
+        packages = packages_of(next(pathlib.Path(staging).rglob("_clearhead*.so")))
+    files[f"{info}/METADATA"] = metadata(packages).encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: clearhead\nRoot-Is-Purelib: false\nTag: {tag()}\n".encode()
-    files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    files[f"{info}/LICENSE"] = subprocess.run([ROOT / "scripts" / "notices"], check=True, stdout=subprocess.PIPE).stdout
     record = ""
     for path in sorted(files):
         digest = base64.urlsafe_b64encode(hashlib.sha256(files[path]).digest()).rstrip(b"=").decode()

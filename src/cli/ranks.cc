@@ -33,8 +33,8 @@ std::unique_ptr<Communicator> Join(int started) {
   if (library == nullptr) {
     const char* why = ::dlerror();
     Fail(
-        "{} ranks were started, but this build has no MPI for them ({}); build with "
-        "-DCLEARHEAD_MPI=ON",
+        "{} ranks were started, but this build has no MPI for them ({}); install the package "
+        "clearhead-mpi, or build with -DCLEARHEAD_MPI=ON",
         started, why == nullptr ? path.string() : std::string(why));
   }
   MakeTransport make = nullptr;

@@ -51,6 +51,7 @@ void AddHeads(const Pass& pass, const Recording& run, const LensOptions& options
   const std::int32_t target = lens->targets[static_cast<std::size_t>(t)];
   Buffer<float> rows(H * C), logits(H * V);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (options.between) options.between();
     const float* result = run.values.at({Tap::kResult, layer}).values.data() + t * H * C;
     for (std::int64_t h = 0; h < H; ++h) {
       double mean = 0.0;
@@ -95,6 +96,7 @@ Lens LookThrough(const Model& model, std::span<const std::int32_t> ids,
         "of the logits; ask for the stream alone");
   }
   RecordOptions record{.taps = {{Tap::kResidPre, 0}, {Tap::kLnFinalScale, 0}},
+                       .interventions = options.interventions,
                        .gates = options.gates};
   for (std::int64_t layer = 0; layer < L; ++layer) {
     record.taps.push_back({Tap::kResidPost, layer});
@@ -113,6 +115,7 @@ Lens LookThrough(const Model& model, std::span<const std::int32_t> ids,
   const Norm norm = FinalNormOf(model);
   Buffer<float> normalized(length * C), logits(length * V), mean(length), scale(length);
   for (std::int64_t point = 0; point <= L; ++point) {
+    if (options.between) options.between();
     const float* rows = run.logits.data();  // the last one is the model's own
     if (point < L) {
       const TapId tap = point == 0 ? TapId{Tap::kResidPre, 0} : TapId{Tap::kResidPost, point - 1};

@@ -10,10 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "model/intervention.h"
 #include "use/predict.h"
 
 namespace clearhead {
@@ -25,6 +27,8 @@ struct LensOptions {
   std::int64_t position = -1;  // of the heads; -1: the last
   bool heads = true;
   GateRun gates = {};
+  std::vector<Intervention> interventions = {};  // in the run that is looked through
+  std::function<void()> between = {};            // called between layers; may throw
 };
 
 struct LensCell {

@@ -10,6 +10,7 @@
 #include "viewer/changed_run.h"
 #include "viewer/feature_answers.h"
 #include "viewer/frame.h"
+#include "viewer/lens_answer.h"
 #include "viewer/prompt_run.h"
 #include "viewer/question_fields.h"
 
@@ -39,7 +40,9 @@ void CheckFields(const Json& json, QuestionKind kind) {
         (kind == QuestionKind::kToken && name == "position") ||
         (kind == QuestionKind::kFeatures && name == "strongest") ||
         (kind == QuestionKind::kChanged &&
-         (name == "model" || name == "cut" || name == "features" || name == "likeliest"));
+         (name == "model" || name == "cut" || name == "features" || name == "likeliest")) ||
+        (kind == QuestionKind::kLens &&
+         (name == "model" || name == "position" || name == "target" || name == "likeliest"));
     if (!known) Fail("'{}' is not a field of this question", name.substr(0, 40));
   }
 }
@@ -89,12 +92,8 @@ Json TokensOf(const ModelSet& set, const PageQuestion& q) {
 Json PredictionsJson(const ModelSet& set, const PromptRun& run) {
   Json positions = Json::array();
   for (const PositionPrediction& position : run.predictions) {
-    Json list = Json::array();
-    for (const auto& [id, probability] : position.likeliest) {
-      list.push_back({{"id", id}, {"token", set.TokenText(id)}, {"probability", probability}});
-    }
     positions.push_back({{"loss", position.loss ? Json(*position.loss) : Json(nullptr)},
-                         {"likeliest", std::move(list)}});
+                         {"likeliest", LikeliestJson(set, position.likeliest)}});
   }
   return positions;
 }
@@ -197,6 +196,7 @@ PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const Model
     CheckTokenSize(q, set);
   }
   if (kind == QuestionKind::kChanged) ParseChanges(json, set, &q);
+  if (kind == QuestionKind::kLens) ParseLens(json, set, &q);
   return q;
 }
 
@@ -317,6 +317,14 @@ std::string TokenFrame(const ModelSet& set, const PageQuestion& q,
         {fmt::format("read_by.{}", m), {config.layers, config.heads, T}, runs[m].read_by});
   }
   return MakeFrame({{"schema", "clearhead.token.1"}, {"position", q.position}}, arrays);
+}
+
+Json LikeliestJson(const ModelSet& set, const std::vector<Prediction>& likeliest) {
+  Json list = Json::array();
+  for (const auto& [id, probability] : likeliest) {
+    list.push_back({{"id", id}, {"token", set.TokenText(id)}, {"probability", probability}});
+  }
+  return list;
 }
 
 Json PredictionsOf(const ModelSet& set, const PromptRun& run) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,14 +44,16 @@ struct PageQuestion {
   std::int64_t cells = 64, likeliest = 10;
   std::int64_t strongest = 8;  // of FeaturesFrame
   HeadId head = {};            // of HeadFrame
-  std::int64_t position = 0;   // of TokenFrame
-  // Of ChangedFrame (changed_run.h): what is changed in one of the models.
-  std::size_t model = 0;
+  std::int64_t position = 0;   // of TokenFrame and LensFrame
+  std::size_t model = 0;       // of what is about one of the models
+  std::optional<std::int32_t> target =
+      {};  // of LensFrame (lens_answer.h): the token that is followed
+  // Of ChangedFrame (changed_run.h): what is changed in the model.
   std::vector<AttentionCell> cut;
   std::vector<FeatureIntervention> features;
 };
 
-enum class QuestionKind { kRun, kHead, kToken, kFeatures, kChanged };
+enum class QuestionKind { kRun, kHead, kToken, kFeatures, kChanged, kLens };
 
 // Throws Error: one line for the person at the page.
 PageQuestion ParseQuestion(QuestionKind kind, std::string_view body, const ModelSet& set);
@@ -66,6 +69,9 @@ using CancelQuestion = std::function<bool()>;
 std::string RunFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled);
 std::string HeadFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled);
 std::string TokenFrame(const ModelSet& set, const PageQuestion& q, const CancelQuestion& cancelled);
+
+// [{id, token, probability}].
+Json LikeliestJson(const ModelSet& set, const std::vector<Prediction>& likeliest);
 
 // {loss, predictions} of a run.
 Json PredictionsOf(const ModelSet& set, const PromptRun& run);

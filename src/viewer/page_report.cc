@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "viewer/ablation_runs.h"
 #include "viewer/feature_answers.h"
+#include "viewer/lens_answer.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
 #include "viewer/trace_answers.h"
@@ -16,6 +17,7 @@ namespace {
 
 // Of each model: cards are what makes a report with features large.
 constexpr std::int64_t kReportStrongest = 5, kReportCards = 1000;
+constexpr std::int64_t kReportLikeliest = 3;  // of each cell of a lens
 
 std::string Base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
@@ -57,6 +59,21 @@ void AddFeatures(const ModelSet& set, std::vector<PageQuestion> questions, const
   for (std::size_t m = 0; m < set.models.size(); ++m) {
     if (set.models[m].features) {
       add("cards", ToText(CardsOf(set, m, runs, kReportCards), -1));
+    }
+  }
+}
+
+// What each layer would predict, and each head after the last token, on the prompts that are short
+// enough.
+template <typename Add>
+void AddLenses(const ModelSet& set, std::vector<PageQuestion> questions, const Add& add) {
+  for (PageQuestion& question : questions) {
+    const auto length = static_cast<std::int64_t>(question.ids.size());
+    if (length > kMaxLensTokens) continue;
+    question.position = length - 1;
+    question.likeliest = kReportLikeliest;
+    for (question.model = 0; question.model < set.models.size(); ++question.model) {
+      add("lens", LensFrame(set, question, {}));
     }
   }
 }
@@ -122,6 +139,7 @@ std::string MakePageReport(const ModelSet& set, const std::vector<std::string>& 
   for (const ResultFile& result : results) add("result", ToText(result.json, -1));
   AddFeatures(set, questions, add);
   AddTraces(set, questions, add);
+  AddLenses(set, questions, add);
 
   std::string page(PageHtml());
   Replace(&page, "<!--head-->",

@@ -20,6 +20,7 @@
 #include "viewer/changed_run.h"
 #include "viewer/feature_answers.h"
 #include "viewer/frame.h"
+#include "viewer/lens_answer.h"
 #include "viewer/page_api.h"
 #include "viewer/page_assets.h"
 #include "viewer/trace_answers.h"
@@ -306,6 +307,8 @@ struct PageServer::State {
           return TokenFrame(set, question, cancelled);
         case QuestionKind::kChanged:
           return ChangedFrame(set, question, cancelled);
+        case QuestionKind::kLens:
+          return LensFrame(set, question, cancelled);
         case QuestionKind::kFeatures:
           break;
       }
@@ -381,6 +384,7 @@ struct PageServer::State {
     post("/api/feature", FeatureQuestionKind::kCard);
     post("/api/find", FeatureQuestionKind::kFind);
     post("/api/changed", QuestionKind::kChanged);
+    post("/api/lens", QuestionKind::kLens);
     post("/api/trace", TraceQuestionKind::kTrace);
     post("/api/carriers", TraceQuestionKind::kCarriers);
     post("/api/reasons", TraceQuestionKind::kReasons);

@@ -149,6 +149,8 @@ TEST_F(FeatureServerTest, AnswersQuestionsAboutFeaturesAndTraces) {
       "{" + prompt +
           R"(,"cut":[{"head":"L1H0","query":3,"key":1}],"features":[{"feature":"L0F1","scale":2}]})");
   EXPECT_NE(changed["before"], changed["after"]);
+  const Json lens = ask("/api/lens", "{" + prompt + R"(,"model":1,"position":2})");
+  EXPECT_EQ(lens["stream"][0].size(), lens["tokens"].size());
   // What is wrong is said in one line, and is the asker's fault.
   const std::string folder = folder_.path().string();
   for (const auto& [path, fields] : std::vector<std::pair<std::string, std::string>>{
@@ -162,6 +164,8 @@ TEST_F(FeatureServerTest, AnswersQuestionsAboutFeaturesAndTraces) {
            {"/api/reasons", R"(,"head":"L8H0","query":2,"key":1)"},
            {"/api/changed", R"(,"features":[{"feature":"L0F9999","set":1}])"},
            {"/api/changed", R"(,"cut":[{"head":"L1H0","query":1,"key":3}])"},
+           {"/api/lens", R"(,"position":77)"},
+           {"/api/lens", R"(,"target":"no such token")"},
            {"/api/features", R"(,"strongest":0)"}}) {
     const std::string answer = Post(path, "{" + prompt + fields + "}");
     EXPECT_EQ(Status(answer), 400) << path << fields;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The page in Chromium: what a person does, and what must never happen.
-//   node browser_test.mjs PROGRAM MAKE_MODELS FOLDER_WITH_NODE_MODULES CHROMIUM SCREENSHOTS [features]
-// With the last word only the views of features and traces (feature_views.mjs).
+//   node browser_test.mjs PROGRAM MAKE_MODELS FOLDER_WITH_NODE_MODULES CHROMIUM SCREENSHOTS [features|lens]
+// With the last word only the views of features and traces (feature_views.mjs), or of the lens and of cuts (lens_views.mjs).
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -9,6 +9,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { testFeaturesAndTraces } from "./feature_views.mjs";
+import { testLensAndCuts } from "./lens_views.mjs";
 import { after, ask, chromiumPath, colorOf, folder, makeModels, modules, patience, pixelsOf, program, prompt, ran, serve, shot, until, watch } from "./support.mjs";
 
 const { chromium } = createRequire(join(modules, "package.json"))("playwright-core");
@@ -408,14 +409,16 @@ try {
   const served = await serve([join(folder, "dense"), join(folder, "gated")]);
   server = served.server;
   browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu"] });
-  if (process.argv[7] !== "features") {
+  const only = process.argv[7];
+  if (only === undefined) {
     const results = writeResults();
     await testServed(browser, served.address);
     await testResults(browser, results);
     await testLong(browser);
     await testReport(browser, results);
   }
-  await testFeaturesAndTraces(browser);
+  if (only !== "lens") await testFeaturesAndTraces(browser);
+  if (only !== "features") await testLensAndCuts(browser);
   // Ctrl-C ends it at once.
   const ended = new Promise((done) => server.on("exit", done));
   const began = Date.now();

@@ -18,14 +18,15 @@ from pathlib import Path
 
 WORDS = ["The", " cat", " sat", " on", " the", " mat", ".", "\n", "naïve", "\u0000", "😀", "<script>", "L0H1", "<|endoftext|>"]
 QUESTIONS = ["/api/run", "/api/head", "/api/token", "/api/features", "/api/feature", "/api/find", "/api/trace", "/api/carriers",
-             "/api/reasons", "/api/changed"]
+             "/api/reasons", "/api/changed", "/api/lens"]
 NODES = ["group 0", "group 3", "group 99", "L0F3@2", "L1F7@1", "L9F9@9", "token@1", "token@-1", "errors@2", "others@1", "position@0",
          "logit 0", "logit 5", "bias", "@", "group ", ""]
 # What each question may hold beside a prompt, so that some of them are right.
 FIELDS = {"/api/run": ["ablate", "cells", "likeliest", "open_gates"], "/api/head": ["head"], "/api/token": ["position"],
           "/api/features": ["strongest", "ablate", "open_gates"], "/api/feature": ["model", "feature"], "/api/find": ["model", "text", "most"],
           "/api/trace": ["model"], "/api/carriers": ["model", "from", "to"], "/api/reasons": ["model", "head", "query", "key"],
-          "/api/changed": ["model", "cut", "features", "ablate", "open_gates", "likeliest"]}
+          "/api/changed": ["model", "cut", "features", "ablate", "open_gates", "likeliest"],
+          "/api/lens": ["model", "position", "target", "ablate", "open_gates", "likeliest"]}
 PATHS = ["/", "/page.js", "/page.css", "/api/overview", "/api/results/0", "/api/results/999", *QUESTIONS,
          "/../etc/passwd", "/%2e%2e/%2e%2e", "/api/", "/" + "a" * 5000, "*", "", "/api/run?x=%00"]
 
@@ -51,7 +52,7 @@ def right_value(rng, name):
     """What a field should be, most of the time."""
     number = rng.choice([0, 1, 1, 2, 3, 9, -1])
     return {"model": rng.choice([0, 0, 1, 1, 2]), "head": f"L{rng.randrange(3)}H{rng.randrange(4)}", "position": number, "query": number, "key": number,
-            "from": rng.choice(["token@1", "group 0"] * 5 + NODES), "to": rng.choice(["logit 0", "group 0"] * 5 + NODES), "feature": f"L{rng.randrange(3)}F{rng.randrange(30)}", "text": rng.choice(WORDS),
+            "from": rng.choice(["token@1", "group 0"] * 5 + NODES), "to": rng.choice(["logit 0", "group 0"] * 5 + NODES), "feature": f"L{rng.randrange(3)}F{rng.randrange(30)}", "text": rng.choice(WORDS), "target": rng.choice(WORDS),
             "most": number, "strongest": number, "cells": number, "likeliest": number, "open_gates": rng.random() < 0.5,
             "ablate": [["L0H1"], ["L1H0"]],
             "cut": [{"head": f"L{rng.randrange(3)}H{rng.randrange(4)}", "query": rng.randrange(9), "key": rng.randrange(9)} for _ in range(rng.randrange(4))],

@@ -11,6 +11,7 @@ import { showFeature } from "./views/feature";
 import { featuresView } from "./views/features";
 import { gridView } from "./views/grid";
 import { showHead } from "./views/head";
+import { lensView } from "./views/lens";
 import { predictionsView } from "./views/predictions";
 import { scatterView } from "./views/scatter";
 import { tokensView } from "./views/tokens";
@@ -18,7 +19,7 @@ import { traceView } from "./views/trace";
 
 const views: Record<ViewName, View> = {
   grid: gridView, tokens: tokensView, predictions: predictionsView, ablate: ablateView, circuit: circuitView, scatter: scatterView,
-  features: featuresView, trace: traceView,
+  features: featuresView, trace: traceView, lens: lensView,
 };
 
 const { source, prompts } = openSource();
@@ -97,8 +98,9 @@ function changed(keys: Set<keyof PageState>): void {
     return;
   }
   if (page === undefined) return;
-  const large = [...keys].filter((key) => key === "head" || key === "feature");
-  if (keys.has("head")) showHead(page).catch(fail);
+  // Edges are cut in a head's map and in traces; the other views do not show them.
+  const large = [...keys].filter((key) => key === "head" || key === "feature" || (key === "cut" && store.state.view !== "trace"));
+  if (keys.has("head") || (store.state.head !== "" && (keys.has("cut") || keys.has("position")))) showHead(page).catch(fail);
   if (keys.has("feature")) showFeature(page).catch(fail);
   if (large.length === keys.size) return;
   if (keys.has("view") || !(views[store.state.view].update?.(page, keys) ?? false)) render();

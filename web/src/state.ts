@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What is being looked at. It lives in the address, so a view can be shared and "back" works.
-export const viewNames = ["grid", "tokens", "predictions", "ablate", "circuit", "scatter", "features", "trace"] as const;
+export const viewNames = ["grid", "tokens", "predictions", "ablate", "circuit", "scatter", "features", "trace", "lens"] as const;
 export type ViewName = (typeof viewNames)[number];
 
 export interface PageState {
@@ -14,11 +14,12 @@ export interface PageState {
   result: number;
   feature: string; // open in large: model and name, "0:L3F512"; or ""
   about: string; // features that have this text
+  towards: string; // of the Lens view: the token that is followed; "": what each position predicts
   // Of each model's trace:
   node: string[]; // the chosen one, "group 3", or ""
   edge: string[]; // the chosen one, "group 3>logit 0", or ""
   carrier: string[]; // the head of that edge that is looked at, or ""
-  cut: string[][]; // weights that are cut, "L2H3.8.5": head, query, key
+  cut: string[][]; // weights that are cut, there or in a head's map, "L2H3.8.5": head, query, key
   unfold: string[][]; // groups that are taken apart, "3"
   groups: number; // of a trace: groups that are drawn
   rest: boolean; // of a trace: errors, position embeddings and features that are in no group too
@@ -33,7 +34,7 @@ export interface PageState {
 }
 
 export const initialState: PageState = {
-  prompt: "", view: "grid", openGates: false, off: [[], []], head: "", position: -1, tokenHead: "", result: 0, feature: "", about: "",
+  prompt: "", view: "grid", openGates: false, off: [[], []], head: "", position: -1, tokenHead: "", result: 0, feature: "", about: "", towards: "",
   node: ["", ""], edge: ["", ""], carrier: ["", ""], cut: [[], []], unfold: [[], []], groups: 16, rest: false,
   above: false, size: 0, layer: "", kind: "", search: "", minImportance: 0, maxEdges: 0, sort: "layer",
 };
@@ -60,7 +61,7 @@ export function parseState(hash: string): PageState {
   return {
     prompt: text("prompt", ""), view, openGates: fields.has("open"), off: [heads("off0"), heads("off1")],
     head: heads("head")[0] ?? "", position: number("at", -1), tokenHead: heads("of")[0] ?? "", result: number("result", 0),
-    feature: /^[01]:L\d+F\d+$/.exec(text("feature", ""))?.[0] ?? "", about: text("about", ""),
+    feature: /^[01]:L\d+F\d+$/.exec(text("feature", ""))?.[0] ?? "", about: text("about", ""), towards: text("towards", ""),
     node: both((m) => matching(`node${m}`, /^[\w@ ]+$/)), edge: both((m) => matching(`edge${m}`, /^[\w@ ]+>[\w@ ]+$/)), carrier: both((m) => heads(`carrier${m}`)[0] ?? ""),
     cut: both((m) => list(`cut${m}`, /^L\d+H\d+\.\d+\.\d+$/)), unfold: both((m) => list(`unfold${m}`, /^\d+$/)), groups: Math.min(200, Math.max(1, Math.round(groups))), rest: fields.has("rest"),
     above: fields.has("above"), size: size === 0 ? 0 : Math.min(320, Math.max(24, size)),
@@ -85,6 +86,7 @@ export function formatState(state: PageState): string {
   put("result", state.result, 0);
   put("feature", state.feature, "");
   put("about", state.about, "");
+  put("towards", state.towards, "");
   for (const m of [0, 1]) {
     put(`node${m}`, state.node[m] ?? "", "");
     put(`edge${m}`, state.edge[m] ?? "", "");

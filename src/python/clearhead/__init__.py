@@ -14,7 +14,17 @@ program's commands: `heads`, `grid`, `scatter`, `circuit`, `trace`, `carriers`, 
 `train`, `sparsify`, `view`. Their options are the program's, with underscores: `ch.help("circuit")` prints them. Ctrl-C stops
 everything; long work shows a bar.
 """
-from ._clearhead import Error, Interrupted, UsageError
+try:
+    from ._clearhead import Error, Interrupted, UsageError
+except ImportError as error:  # a library of the system is missing, and the wheel knows which packages have them
+    from importlib import metadata as _metadata
+    try:
+        _packages = _metadata.metadata("clearhead").get_all("Requires-External") or []
+    except _metadata.PackageNotFoundError:
+        _packages = []
+    if not _packages:
+        raise
+    raise ImportError(f"{error}; install what clearhead needs: apt-get install {' '.join(_packages)}") from None
 from ._clearhead import commit as __commit__
 from ._clearhead import version as __version__
 from .bars import show_progress

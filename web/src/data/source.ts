@@ -4,7 +4,7 @@ import { parseFrame, type Frame } from "./frame";
 import { featuresOf, searchCards, type Cards } from "./features";
 import { cellName, traceOf, type TraceDetails } from "./trace";
 import type {
-  Ablations, ChangedRun, Changes, EdgeCarriers, FeatureCard, FoundFeatures, HeadReasons, ModelRun, Overview, Prediction, PromptFeatures, Question, Run, TokenRows, Trace,
+  Ablations, ChangedRun, Changes, EdgeCarriers, FeatureCard, FoundFeatures, HeadReasons, ModelRun, Overview, Prediction, PromptFeatures, PromptLens, Question, Run, TokenRows, Trace,
 } from "./types";
 
 export interface Source {
@@ -21,6 +21,7 @@ export interface Source {
   carriers(model: number, prompt: string, from: string, to: string): Promise<EdgeCarriers>;
   reasons(model: number, prompt: string, head: string, query: number, key: number): Promise<HeadReasons>;
   changed(question: Question, changes: Changes): Promise<ChangedRun>;
+  lens(question: Question, model: number, position: number, target: string): Promise<PromptLens>;
 }
 
 export function runOf(frame: Frame): Run {
@@ -151,6 +152,10 @@ class LiveSource implements Source {
     return (await this.ask(`changed${changes.model}`, "/api/changed", { ...question, ...changes, likeliest: 25 })).header as unknown as ChangedRun;
   }
 
+  async lens(question: Question, model: number, position: number, target: string): Promise<PromptLens> {
+    return (await this.ask(`lens${model}`, "/api/lens", { ...question, model, position, likeliest: 5, ...(target === "" ? {} : { target }) })).header as unknown as PromptLens;
+  }
+
   private async ask(line: string, path: string, question: object): Promise<Frame> {
     this.running.get(line)?.abort();
     const control = new AbortController();
@@ -217,6 +222,7 @@ class InlineSource implements Source {
   private readonly cards: Cards[];
   private readonly traces: Trace[];
   private readonly details: TraceDetails[];
+  private readonly lenses: PromptLens[];
 
   constructor(private readonly data: Map<string, string[]>) {
     this.runs = (data.get("run") ?? []).map((text) => runOf(parseFrame(decode(text))));
@@ -225,6 +231,7 @@ class InlineSource implements Source {
     this.cards = (data.get("cards") ?? []).map((_, i) => this.json("cards", i) as unknown as Cards);
     this.traces = (data.get("trace") ?? []).map((text) => traceOf(parseFrame(decode(text))));
     this.details = (data.get("trace-details") ?? []).map((_, i) => this.json("trace-details", i) as unknown as TraceDetails);
+    this.lenses = (data.get("lens") ?? []).map((text) => parseFrame(decode(text)).header as unknown as PromptLens);
   }
 
   prompts(): string[] {
@@ -299,6 +306,14 @@ class InlineSource implements Source {
       loss, predictions: [...Array<Prediction>(Math.max(0, (this.runs.find((run) => run.prompt === question.prompt)?.tokens.length ?? 1) - 1)).fill({ loss: null, likeliest: [] }), last],
     });
     return { before: whole(details.before), after: whole(after) };
+  }
+
+  // With every head on and without a target; heads after the last token.
+  async lens(question: Question, model: number, _position: number, target: string): Promise<PromptLens> {
+    const lens = this.lenses.find((candidate) => candidate.model === model && candidate.prompt === question.prompt);
+    if (lens === undefined) throw new Error("this file holds no lens of this prompt; `clearhead serve` takes prompts of up to 128 tokens");
+    if (target !== "") throw new Error("this file follows what each position predicts; `clearhead serve` follows any token");
+    return lens;
   }
 
   private detailsOf(model: number, prompt: string): TraceDetails {

@@ -258,6 +258,37 @@ export interface Changes {
   features?: FeatureChange[];
 }
 
+export interface LensCell {
+  likeliest: Likely[];
+  target_probability: number;
+  target_rank: number; // 0: the likeliest
+}
+
+export interface LogitShare {
+  id: number;
+  token: string;
+  logit: number;
+}
+
+export interface HeadLens {
+  head: string;
+  target_logit: number;
+  raised: LogitShare[];
+  lowered: LogitShare[];
+}
+
+// What each layer of one model would predict, and each head by itself at one position.
+export interface PromptLens {
+  model: number;
+  label: string;
+  prompt: string;
+  tokens: string[];
+  targets: { id: number; token: string }[]; // of each position
+  stream: LensCell[][]; // the embedding, then every layer; of each position
+  position: number; // of the heads
+  heads: HeadLens[] | null; // null: single heads of this family have no share
+}
+
 export interface ChangedRun {
   before: { loss: number | null; predictions: Prediction[] };
   after: { loss: number | null; predictions: Prediction[] };

@@ -1,53 +1,21 @@
 // SPDX-License-Identifier: MIT
-// The heads that carry an edge of a trace; one head's map with the cell, and why it looks there; the prediction without it.
+// The heads that carry an edge of a trace; one head's map with the cell, and why it looks there.
 import { Answers } from "../data/answers";
 import { headIndex, mapOf } from "../data/source";
-import { cellName, parseCell, type Cell, type TraceEdge } from "../data/trace";
-import type { ChangedRun, EdgeCarriers, HeadReasons, StreamTerm } from "../data/types";
+import { cellName, type Cell, type TraceEdge } from "../data/trace";
+import type { EdgeCarriers, HeadReasons, StreamTerm } from "../data/types";
 import { el, hideTip, percent, quoted, showTip, signed } from "../dom";
 import { drawMap } from "../draw/map";
-import { questionOf, type Page } from "../page";
-import { distribution } from "./predictions";
+import type { Page } from "../page";
+import { cutButton, cutsOf, plus, setCuts } from "./cuts";
 import { nodeText } from "./trace_graph";
 
 type Child = Node | string;
 
-const splits = new Answers<EdgeCarriers>(100), explained = new Answers<HeadReasons>(200), runs = new Answers<ChangedRun>(100);
-
-// "+1.50", "−0.20".
-export function plus(value: number, places = 3): string {
-  const text = signed(value, places);
-  return value > 0 && Number(value.toFixed(places)) !== 0 ? `+${text}` : text;
-}
-
-export function cutsOf(page: Page, model: number): Cell[] {
-  return (page.store.state.cut[model] ?? []).flatMap((text) => parseCell(text) ?? []);
-}
-
-// A report holds the cut of one head, and of all that make the share: there a new choice takes the old one's place.
-function setCuts(page: Page, model: number, cells: Cell[]): void {
-  const cut = page.store.state.cut.map((list) => [...list]);
-  cut[model] = cells.map((cell) => cellName(cell).replaceAll(" ", "."));
-  page.store.set({ cut });
-}
-
-function toggleCut(page: Page, model: number, cell: Cell): void {
-  const cuts = cutsOf(page, model), name = cellName(cell), others = cuts.filter((other) => cellName(other) !== name);
-  setCuts(page, model, others.length < cuts.length && (page.source.live || cuts.length === 1) ? others : page.source.live ? [...cuts, cell] : [cell]);
-}
+const splits = new Answers<EdgeCarriers>(100), explained = new Answers<HeadReasons>(200);
 
 function cellsOf(carriers: EdgeCarriers, count: number): Cell[] {
   return carriers.heads.slice(0, count).map(({ head }) => ({ head, query: carriers.query, key: carriers.key }));
-}
-
-function cutButton(page: Page, model: number, cell: Cell): HTMLButtonElement {
-  const off = cutsOf(page, model).some((other) => cellName(other) === cellName(cell));
-  const button = el("button", {
-    textContent: off ? "restore it" : "cut it", title: `Set the weight with which ${cell.head} reads ${cell.key} from ${cell.query} to 0 and run the model`,
-    attributes: { "aria-pressed": String(off), "data-cut": cellName(cell) },
-  });
-  button.onclick = () => toggleCut(page, model, cell);
-  return button;
 }
 
 // Heads that make 80 % above the line; beyond a few below it they are one row.
@@ -175,41 +143,4 @@ export function edgePanel(page: Page, model: number, edge: TraceEdge, below: HTM
       ...(carriers.heads.length === 0 ? [] : [el("div", { className: "wide" }, [headTable(page, model, carriers)])])];
   });
   return place;
-}
-
-export function lossChange(run: ChangedRun): HTMLElement {
-  const { before, after } = run;
-  const change = before.loss !== null && after.loss !== null ? after.loss - before.loss : 0;
-  return el("p", {}, [`Loss of the prompt ${before.loss?.toFixed(3) ?? "–"} → ${after.loss?.toFixed(3) ?? "–"}`,
-    Math.abs(change) < 0.0005 ? " (as before)" : el("b", { className: change > 0 ? "up" : "down", textContent: ` (${plus(change)})` })]);
-}
-
-// What is expected now, at most so many tokens, and what was expected before among them; the change of the latter in words.
-export function changedDistribution(run: ChangedRun, at: number, most: number): HTMLElement[] {
-  const after = run.after.predictions[at], before = run.before.predictions[at], best = before?.likeliest[0];
-  if (after === undefined || before === undefined || best === undefined) return [distribution(after, before)];
-  const now = after.likeliest.find(({ id }) => id === best.id), shown = after.likeliest.slice(0, most);
-  if (now !== undefined && !shown.includes(now)) shown.push(now);
-  const words = now === undefined ? `not among the ${after.likeliest.length} likeliest` : percent(now.probability);
-  return [
-    el("p", { attributes: { "data-change": "" } }, [`${quoted(best.token)}: ${percent(best.probability)} → `, el("b", { className: (now?.probability ?? 0) < best.probability ? "up" : "down", textContent: words })]),
-    distribution({ ...after, likeliest: shown }, before)];
-}
-
-// What the model expects after the last token, without the weights that are cut.
-export function cutPanel(page: Page, model: number): HTMLElement {
-  const cells = cutsOf(page, model), body = el("div", { attributes: { "data-prediction": String(model) } });
-  const last = page.before.tokens.length - 1, token = quoted(page.before.tokens[last] ?? "");
-  if (cells.length === 0) {
-    const now = page.before.models[model]?.predictions[last];
-    body.append(distribution(now === undefined ? undefined : { ...now, likeliest: now.likeliest.slice(0, 5) }));
-    return el("div", { attributes: { "data-outcome": "" } }, [el("h3", { textContent: `Expected after token ${last}, ${token}` }), body]);
-  }
-  const question = { ...questionOf(page.store.state, page.overview, false) };
-  runs.into(body, JSON.stringify([model, question, cells]), () => page.source.changed(question, { model, cut: cells }), (run) => [...changedDistribution(run, last, 5), lossChange(run)]);
-  const clear = el("button", { textContent: "restore all", attributes: { "data-restore": "" } });
-  clear.onclick = () => setCuts(page, model, []);
-  return el("div", { attributes: { "data-outcome": "" } }, [
-    el("div", { className: "bar" }, [el("h3", { textContent: `Expected after token ${last}, ${token}, with ${cells.length} weight${cells.length === 1 ? "" : "s"} cut` }), clear]),
-    el("p", { className: "soft", textContent: cells.map((cell) => `${cell.head} (${cell.query} reads ${cell.key})`).join(", ") }), body]);
 }

@@ -6,7 +6,7 @@ import { activationsIn, traceKey, traces } from "../data/trace";
 import type { FeatureCard, FeatureChange, FeatureExample, TokenScore } from "../data/types";
 import { byId, drawn, el, hideTip, percent, quoted, selectOf, showTip, signed } from "../dom";
 import { positionOf, questionOf, type Page } from "../page";
-import { changedDistribution, lossChange } from "./carriers";
+import { changedDistribution, lossChange } from "./cuts";
 import { featuresOnPrompt } from "./features";
 
 // White is 0, orange is 1; black text can be read on all of it.

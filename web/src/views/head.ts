@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// One head in large, in every model: tokens on both axes, its name and what that means, its numbers.
+// One head in large, in every model: tokens on both axes, its name and what that means, its numbers. A click on a cell cuts that edge.
 import * as d3 from "d3";
 import { headIndex } from "../data/source";
 import type { HeadInfo } from "../data/types";
 import { byId, drawn, el, hideTip, quoted, showTip } from "../dom";
 import { cellAt, drawMap } from "../draw/map";
 import { questionOf, toggleHead, type Page } from "../page";
+import { cutOutcome, cutsOf, toggleCut } from "./cuts";
 import { chosenHeads, infosOf } from "./grid";
 
 const margin = 84, slant = 44; // room for labels: left and top, and right of the last slanted one
@@ -33,6 +34,7 @@ function bigMap(page: Page, model: number, head: string, weights: Float32Array):
   const tokens = page.run.tokens;
   const T = tokens.length;
   const side = sideLength(page.run.models.length);
+  const cuts = cutsOf(page, model).filter((cell) => cell.head === head && cell.query < T), cut = new Set(cuts.map(({ query, key }) => `${query} ${key}`));
   const scale = d3.scaleBand<number>().domain(d3.range(T)).range([0, side]);
   const every = Math.ceil(12 / scale.bandwidth());
   const shown = d3.range(T).filter((i) => i % every === 0);
@@ -63,13 +65,24 @@ function bigMap(page: Page, model: number, head: string, weights: Float32Array):
     cross.append("line").attr("x1", margin - 20).attr("x2", margin).attr("y1", at(query)).attr("y2", at(query));
     cross.append("line").attr("y1", margin - 20).attr("y2", margin).attr("x1", at(key)).attr("x2", at(key));
     showTip(`${head}: ${quoted(tokens[query] ?? "")} (${query}) reads ${quoted(tokens[key] ?? "")} (${key})\n` +
-      `weight ${(weights[query * T + key] ?? 0).toFixed(4)}`, event);
+      `weight ${(weights[query * T + key] ?? 0).toFixed(4)}${cut.has(`${query} ${key}`) ? ", cut: click restores it" : "; click cuts it"}`, event);
+  };
+  canvas.onclick = (event) => {
+    const cell = cellAt(canvas, T, event);
+    if (cell === undefined) return;
+    hideTip();
+    toggleCut(page, model, { head, ...cell });
   };
   canvas.onmouseleave = () => {
     cross.selectAll("*").remove();
     hideTip();
   };
-  return el("div", { className: "big" }, [...drawn(svg.node()), canvas]);
+  const marks = cuts.map(({ query, key }) => {
+    const mark = el("span", { className: "cut-mark" });
+    Object.assign(mark.style, { left: `${margin + (side * key) / T}px`, top: `${margin + (side * query) / T}px`, width: `${side / T}px`, height: `${side / T}px` });
+    return mark;
+  });
+  return el("div", { className: "big" }, [...drawn(svg.node()), canvas, ...marks]);
 }
 
 function side(page: Page, model: number, head: string, weights: Float32Array | undefined): HTMLElement {
@@ -96,7 +109,9 @@ function numbers(page: Page, head: string): HTMLElement {
     el("tr", {}, [el("th"), ...page.run.models.map((model) => el("th", { textContent: model.label }))]),
     ...rows.map(([name, text, meaning]) => el("tr", { title: meaning }, [
       el("th", { textContent: name }), ...infos.map((info) => el("td", { textContent: info === undefined ? "–" : text(info) }))])),
-  ]), el("p", { className: "soft", textContent: "Rows of the map read, columns are read. Name and numbers are of this prompt; `clearhead heads --text` gives them over a text." })]);
+  ]), el("p", { className: "soft", textContent: "Rows of the map read, columns are read. Name and numbers are of this prompt; `clearhead heads --text` gives them over a text." }),
+    ...(page.run.models.some((_, m) => cutsOf(page, m).length > 0) ? page.run.models.flatMap((_, m) => cutOutcome(page, m))
+      : [el("p", { className: "soft", textContent: "Click a cell of a map to cut that edge: its weight becomes 0, the others stay, and the model runs anew." })])]);
 }
 
 export async function showHead(page: Page): Promise<void> {

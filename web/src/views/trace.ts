@@ -4,7 +4,8 @@ import { edgeOf, graphOf, traceKey, traces, type TraceEdge, type TraceGraph, typ
 import type { Trace } from "../data/types";
 import { drawn, el } from "../dom";
 import type { Page, View } from "../page";
-import { cutPanel, edgePanel, plus } from "./carriers";
+import { edgePanel } from "./carriers";
+import { cutPanel, plus } from "./cuts";
 import { hasFeatures } from "./features";
 import { drawGraph, drawLabels, labelWidth, nodeText, type GraphChoice } from "./trace_graph";
 
