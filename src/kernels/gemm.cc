@@ -12,6 +12,7 @@
 #include "core/threads.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_by_panels.h"
 #include "kernels/gemm_task.h"
 #include "kernels/product_block-inl.h"
 #include "kernels/product_layout.h"
@@ -21,9 +22,12 @@
 //   task    a run of rows and a run of panels of C; threads take tasks one by one
 //   depth   up to 2048 of k: the rows of A that a task multiplies are at most 1 MiB and stay in L2
 //   panel   48 columns of B
-//   chunk   128 of k: 24 KiB of a panel stay in L1; a B that is not packed is copied to there
+//   chunk   up to 192 of k: 36 KiB of a panel, in or near L1; a B that is not packed is copied
 //   block   8 rows (4 with few registers): MultiplyBlock, its rows of A come from L2 and its sums
 //           stay in registers
+//
+// Between the chunks of a panel the sums wait in scratch and not in C, whose rows are often a
+// multiple of 4 KiB apart: a strip of it would fall into few sets of every cache.
 //
 // Rows of A are copied to lie one behind the other before many panels are multiplied with them:
 // rows that are a multiple of 4 KiB apart would fall into one set of the cache.
@@ -70,12 +74,13 @@ void WidenChunk(const Half* from, std::int64_t depth, float* to) {
   }
 }
 
-// One chunk of a packed panel for all rows, and what comes next near. Few rows take 16-bit weights
-// as they are: they pass once.
+// One chunk of a packed panel for all rows. Few rows take 16-bit weights as they are: they pass
+// once.
 template <typename T>
 void MultiplyPacked(const GemmTask& t, const float* a, std::int64_t a_stride, const T* chunk,
                     std::int64_t depth, const BlockOutput& out) {
-  const T* next = chunk + depth * kPanelColumns;
+  constexpr int kRowBytes = kPanelColumns * sizeof(T);
+  const NextChunk next{chunk + depth * kPanelColumns, kRowBytes, (kRowBytes + 63) / 64};
   if constexpr (sizeof(T) < sizeof(float)) {
     if (t.rows > 2 * kBlockRows) {
       WidenChunk(chunk, depth, t.panel_copy);
@@ -85,33 +90,53 @@ void MultiplyPacked(const GemmTask& t, const float* a, std::int64_t a_stride, co
   MultiplyPanel(t.rows, depth, a, a_stride, chunk, next, out);
 }
 
+// A chunk of B: `depth` of k from `k` on, in one panel.
+struct Chunk {
+  std::int64_t k, depth, panel;
+};
+
+// What a B that is not packed will be asked for after `chunk`. (Rows of a transposed one are long
+// and few: the hardware's own fetching follows them.)
+NextChunk AfterPlain(const GemmTask& t, const Chunk& chunk) {
+  if (t.b->op == Op::kTranspose) return {nullptr, 0, 0};
+  const bool same_panel = chunk.k + chunk.depth < t.shape->k;
+  const std::int64_t k = same_panel ? chunk.k + chunk.depth : 0;
+  const std::int64_t panel = same_panel ? chunk.panel : chunk.panel + 1;
+  if (panel == t.last_panel) return {nullptr, 0, 0};
+  const std::int64_t size = DTypeSize(t.b->weight.dtype);
+  const std::byte* from = t.b->weight.data + (k * t.b->stride + panel * kPanelColumns) * size;
+  return {from, t.b->stride * size, static_cast<int>(kPanelColumns * size / 64 + 1)};
+}
+
 // One chunk of one panel for all rows.
-void MultiplyChunk(const GemmTask& t, const float* a, std::int64_t a_stride, std::int64_t k,
-                   std::int64_t depth, std::int64_t panel, const BlockOutput& out) {
+void MultiplyChunk(const GemmTask& t, const float* a, std::int64_t a_stride, const Chunk& chunk,
+                   const BlockOutput& out) {
   if (t.packed == nullptr) {
-    CopyChunk(*t.b, k, depth, panel * kPanelColumns, out.columns,
-              t.panel_copy + kChunk * kPanelColumns, t.panel_copy);
-    return MultiplyPanel(t.rows, depth, a, a_stride, t.panel_copy, t.panel_copy, out);
+    const std::int64_t column = chunk.panel * kPanelColumns;
+    CopyChunk(*t.b, chunk.k, chunk.depth, column, std::min(kPanelColumns, t.shape->n - column),
+              t.panel_copy + kMostChunk * kPanelColumns, t.panel_copy);
+    return MultiplyPanel(t.rows, chunk.depth, a, a_stride, t.panel_copy, AfterPlain(t, chunk), out);
   }
-  const std::byte* chunk =
-      t.packed->data() + (panel * t.shape->k + k) * kPanelColumns * DTypeSize(t.packed->dtype());
+  const std::byte* from = t.packed->data() + (chunk.panel * t.shape->k + chunk.k) * kPanelColumns *
+                                                 DTypeSize(t.packed->dtype());
   switch (t.packed->dtype()) {
     case DType::kBF16:
-      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const hwy::bfloat16_t*>(chunk), depth,
-                            out);
+      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const hwy::bfloat16_t*>(from),
+                            chunk.depth, out);
     case DType::kF16:
-      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const hwy::float16_t*>(chunk), depth,
-                            out);
+      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const hwy::float16_t*>(from),
+                            chunk.depth, out);
     default:
-      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const float*>(chunk), depth, out);
+      return MultiplyPacked(t, a, a_stride, reinterpret_cast<const float*>(from), chunk.depth, out);
   }
 }
 
 // row_copy[chunk][rows][depth of the chunk] = op(A)[rows of the task, first_k ..]
 void CopyRows(const GemmTask& t, std::int64_t first_k, std::int64_t depth) {
   const GemmOperand& a = *t.a;
-  for (std::int64_t k = 0; k < depth; k += kChunk) {
-    const std::int64_t count = std::min(kChunk, depth - k);
+  const std::int64_t chunk = ChunkOf(t.shape->k);
+  for (std::int64_t k = 0; k < depth; k += chunk) {
+    const std::int64_t count = std::min(chunk, depth - k);
     float* to = t.row_copy + k * t.rows;
     if (a.op == Op::kTranspose) {
       TransposeCopy(count, t.rows, a.data + (first_k + k) * a.stride + t.first_row, a.stride, to,
@@ -124,43 +149,62 @@ void CopyRows(const GemmTask& t, std::int64_t first_k, std::int64_t depth) {
   }
 }
 
+// C[rows of the task][columns of a panel] over `deep` of k. Between the chunks the sums wait in
+// scratch, one row behind the other; there they stay where they are used and not written.
+void MultiplyPanelOf(const GemmTask& t, std::int64_t panel, std::int64_t first_k,
+                     std::int64_t deep) {
+  const std::int64_t column = panel * kPanelColumns;
+  BlockOutput out{.from = nullptr, .from_stride = 0, .to = t.sums, .stride = kPanelColumns};
+  out.columns = std::min(kPanelColumns, t.shape->n - column);
+  float* c = nullptr;
+  if (t.use == nullptr) {
+    c = t.out->c + t.first_row * t.out->stride + column;
+    if (first_k > 0 || t.out->accumulate) {
+      out.from = c;
+      out.from_stride = t.out->stride;
+    } else if (t.out->bias != nullptr) {
+      out.from = t.out->bias + column;
+    }
+  }
+  const std::int64_t chunk = ChunkOf(t.shape->k);
+  std::int64_t k = 0;
+  do {
+    const std::int64_t depth = std::min(chunk, deep - k);
+    if (k + depth == deep && c != nullptr) {
+      out.to = c;
+      out.stride = t.out->stride;
+    }
+    const float* a = t.copies_rows ? t.row_copy + k * t.rows
+                                   : t.a->data + t.first_row * t.a->stride + first_k + k;
+    MultiplyChunk(t, a, t.copies_rows ? depth : t.a->stride, {first_k + k, depth, panel}, out);
+    out.from = t.sums;
+    out.from_stride = kPanelColumns;
+    k += chunk;
+  } while (k < deep);
+  if (t.use != nullptr) {
+    (*t.use)({t.first_row, t.rows, column, out.columns, t.sums, kPanelColumns});
+  }
+}
+
 void MultiplyTask(const GemmTask& t) {
-  const GemmShape& shape = *t.shape;
   std::int64_t first_k = 0;
   do {  // once for k = 0 too: C is what it starts from
-    const std::int64_t deep = std::min(kMostDepth, shape.k - first_k);
+    const std::int64_t deep = std::min(t.depth, t.shape->k - first_k);
     if (t.copies_rows) CopyRows(t, first_k, deep);
     for (std::int64_t panel = t.first_panel; panel < t.last_panel; ++panel) {
-      const std::int64_t column = panel * kPanelColumns;
-      BlockOutput out{.c = t.out->c + t.first_row * t.out->stride + column,
-                      .stride = t.out->stride,
-                      .start = Start::kC,
-                      .bias = t.out->bias == nullptr ? nullptr : t.out->bias + column,
-                      .columns = std::min(kPanelColumns, shape.n - column)};
-      if (first_k == 0 && !t.out->accumulate) {
-        out.start = out.bias == nullptr ? Start::kZero : Start::kBias;
-      }
-      std::int64_t k = 0;
-      do {
-        const std::int64_t depth = std::min(kChunk, deep - k);
-        const float* a = t.copies_rows ? t.row_copy + k * t.rows
-                                       : t.a->data + t.first_row * t.a->stride + first_k + k;
-        MultiplyChunk(t, a, t.copies_rows ? depth : t.a->stride, first_k + k, depth, panel, out);
-        out.start = Start::kC;
-        k += kChunk;
-      } while (k < deep);
+      MultiplyPanelOf(t, panel, first_k, deep);
     }
-    first_k += kMostDepth;
-  } while (first_k < shape.k);
+    first_k += t.depth;
+  } while (first_k < t.shape->k);
 }
 
 // A panel of op(B) at `to`, in fp32.
 void PackPanel(const WeightOperand& b, std::int64_t k, std::int64_t n, std::int64_t panel,
                float* wide, float* to) {
   const std::int64_t column = panel * kPanelColumns;
-  for (std::int64_t first = 0; first < k; first += kChunk) {
-    CopyChunk(b, first, std::min(kChunk, k - first), column, std::min(kPanelColumns, n - column),
-              wide, to + first * kPanelColumns);
+  for (std::int64_t first = 0; first < k; first += kMostChunk) {
+    CopyChunk(b, first, std::min(kMostChunk, k - first), column,
+              std::min(kPanelColumns, n - column), wide, to + first * kPanelColumns);
   }
 }
 
@@ -181,6 +225,7 @@ constexpr std::int64_t CeilDivide(std::int64_t a, std::int64_t b) { return (a + 
 
 struct RowScratch {};
 struct PanelScratch {};
+struct SumScratch {};
 
 constexpr std::int64_t kRowUnit = 8;           // of the largest block
 constexpr std::int64_t kRowsBudget = 1 << 18;  // values of A in L2
@@ -194,13 +239,10 @@ struct Cut {
   std::int64_t row_blocks, groups, panels;
 };
 
-Cut CutOf(const GemmShape& s) {
-  const std::int64_t fitting = kRowsBudget / std::clamp<std::int64_t>(s.k, 1, kMostDepth);
-  const std::int64_t most_rows = std::min(kMostTaskRows, fitting / kRowUnit * kRowUnit);
+Cut CutOf(const GemmShape& s, std::int64_t depth, std::int64_t threads) {
+  const std::int64_t fitting = kRowsBudget / std::clamp<std::int64_t>(s.k, 1, depth);
+  const std::int64_t most_rows = std::clamp(fitting / kRowUnit * kRowUnit, kRowUnit, kMostTaskRows);
   Cut cut{CeilDivide(s.m, most_rows), 1, CeilDivide(s.n, kPanelColumns)};
-  const double products =
-      static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-  const std::int64_t threads = products <= kSerialProducts ? 1 : Threads();
   if (threads == 1) return cut;
   // Every task copies its rows: as few groups as give each thread equally many tasks.
   cut.groups = std::max<std::int64_t>(1, CeilDivide(kTasksPerThread * threads, cut.row_blocks));
@@ -209,36 +251,57 @@ Cut CutOf(const GemmShape& s) {
   return cut;
 }
 
+std::int64_t ThreadsFor(const GemmShape& s) {
+  const double products =
+      static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  return products <= kSerialProducts ? 1 : Threads();
+}
+
 // Where part `index` of `parts` nearly equal parts of `extent` starts, a multiple of `unit`.
 std::int64_t PartStart(std::int64_t extent, std::int64_t unit, std::int64_t parts,
                        std::int64_t index) {
   return std::min(extent, CeilDivide(extent, unit) * index / parts * unit);
 }
 
-void Multiply(const GemmShape& shape, const GemmOperand& a, const WeightOperand* b,
-              const PackedPanels* packed, const GemmOutput& out) {
+// `shared` is what all tasks of a product have in common.
+void Multiply(const GemmTask& shared) {
+  const GemmShape& shape = *shared.shape;
   if (shape.m <= 0 || shape.n <= 0) return;
-  Check(!(out.accumulate && out.bias != nullptr), "a product adds to C or starts from a bias");
-  const Cut cut = CutOf(shape);
-  const std::int64_t deep = std::min(shape.k, kMostDepth);
+  const bool serial = shared.use != nullptr;
+  const Cut cut = CutOf(shape, shared.depth, serial ? 1 : ThreadsFor(shape));
+  const std::int64_t deep = std::min(shape.k, shared.depth);
   const std::int64_t block_rows =
       CeilDivide(CeilDivide(shape.m, kRowUnit), cut.row_blocks) * kRowUnit;
-  PrepareScratch<float, RowScratch>(block_rows * deep);
-  PrepareScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
-  ParallelFor(cut.row_blocks * cut.groups, [&](std::int64_t i) {
+  const auto multiply = [&](std::int64_t i) {
     const std::int64_t row = i / cut.groups, group = i % cut.groups;
-    GemmTask task{.shape = &shape, .a = &a, .b = b, .packed = packed, .out = &out};
+    GemmTask task = shared;
     task.first_row = PartStart(shape.m, kRowUnit, cut.row_blocks, row);
     task.rows = PartStart(shape.m, kRowUnit, cut.row_blocks, row + 1) - task.first_row;
     task.first_panel = PartStart(cut.panels, 1, cut.groups, group);
     task.last_panel = PartStart(cut.panels, 1, cut.groups, group + 1);
     task.copies_rows =
-        a.op == Op::kTranspose ||
+        task.a->op == Op::kTranspose ||
         (task.rows > kRowUnit && task.last_panel - task.first_panel >= kPanelsWorthACopy);
     task.row_copy = ThreadScratch<float, RowScratch>(task.rows * deep);
-    task.panel_copy = ThreadScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+    task.panel_copy = ThreadScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
+    task.sums = ThreadScratch<float, SumScratch>(task.rows * kPanelColumns);
     HWY_DYNAMIC_DISPATCH(MultiplyTask)(task);
-  });
+  };
+  if (serial) {
+    for (std::int64_t i = 0; i < cut.row_blocks * cut.groups; ++i) multiply(i);
+    return;
+  }
+  PrepareScratch<float, RowScratch>(block_rows * deep);
+  PrepareScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
+  PrepareScratch<float, SumScratch>(block_rows * kPanelColumns);
+  ParallelFor(cut.row_blocks * cut.groups, multiply);
+}
+
+void MultiplyInto(const GemmShape& shape, const GemmOperand& a, const WeightOperand* b,
+                  const PackedPanels* packed, const GemmOutput& out) {
+  Check(!(out.accumulate && out.bias != nullptr), "a product adds to C or starts from a bias");
+  Multiply(
+      {.shape = &shape, .a = &a, .b = b, .packed = packed, .out = &out, .depth = DepthOf(shape.k)});
 }
 
 }  // namespace
@@ -251,9 +314,9 @@ void PackedPanels::Pack(const WeightOperand& b, std::int64_t k, std::int64_t n) 
   k_ = k;
   n_ = n;
   dtype_ = b.weight.dtype;
-  PrepareScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+  PrepareScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
   ParallelFor(panels, [&](std::int64_t panel) {
-    float* scratch = ThreadScratch<float, PanelScratch>(2 * kChunk * kPanelColumns);
+    float* scratch = ThreadScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
     std::byte* to = storage_.data() + panel * values * size;
     if (dtype_ == DType::kF32) {
       HWY_DYNAMIC_DISPATCH(PackPanel)
@@ -269,11 +332,24 @@ void PackedPanels::Pack(const WeightOperand& b, std::int64_t k, std::int64_t n) 
 
 void Gemm(const GemmShape& shape, const GemmOperand& a, const WeightOperand& b,
           const GemmOutput& out) {
-  Multiply(shape, a, &b, nullptr, out);
+  MultiplyInto(shape, a, &b, nullptr, out);
 }
 
 void Gemm(std::int64_t m, const GemmOperand& a, const PackedPanels& b, const GemmOutput& out) {
-  Multiply({m, b.n(), b.k()}, a, nullptr, &b, out);
+  MultiplyInto({m, b.n(), b.k()}, a, nullptr, &b, out);
+}
+
+// Without a C that sums could wait in, all of k at a time.
+void GemmByPanels(std::int64_t m, const GemmOperand& a, const PackedPanels& b,
+                  const std::function<void(const FinishedPanel&)>& use) {
+  const GemmShape shape{m, b.n(), b.k()};
+  Multiply({.shape = &shape,
+            .a = &a,
+            .b = nullptr,
+            .packed = &b,
+            .out = nullptr,
+            .use = &use,
+            .depth = std::max<std::int64_t>(shape.k, 1)});
 }
 
 }  // namespace clearhead

@@ -4,21 +4,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
-#include "kernels/gemm.h"
+#include "kernels/gemm_by_panels.h"
 
 namespace clearhead {
 
 struct GemmTask {
   const GemmShape* shape;
   const GemmOperand* a;
-  const WeightOperand* b;      // or
-  const PackedPanels* packed;  // this
-  const GemmOutput* out;
+  const WeightOperand* b;                                          // or
+  const PackedPanels* packed;                                      // this
+  const GemmOutput* out;                                           // or
+  const std::function<void(const FinishedPanel&)>* use = nullptr;  // this
+  std::int64_t depth = 0;                                          // of k at a time
   std::int64_t first_row = 0, rows = 0, first_panel = 0, last_panel = 0;
   bool copies_rows = false;
-  float* row_copy = nullptr;    // [chunk of k][rows][kChunk], if it copies
+  float* row_copy = nullptr;    // [chunk of k][rows][of the chunk], if it copies
   float* panel_copy = nullptr;  // two chunks of a panel
+  float* sums = nullptr;        // [rows][kPanelColumns]
 };
 
 }  // namespace clearhead

@@ -45,19 +45,12 @@ HWY_INLINE ProductVector LoadWide(const Half* from) {
   return hn::PromoteTo(ProductTag(), hn::LoadU(d, from));
 }
 
-// What a block adds its sums to.
-enum class Start {
-  kZero,
-  kC,     // what C holds
-  kBias,  // one row for all
-};
-
-// Where a block's sums go.
+// What a block adds its sums to, and where they go.
 struct BlockOutput {
-  float* c;
+  const float* from;  // null: nothing. A stride of 0 repeats one row (a bias).
+  std::int64_t from_stride;
+  float* to;  // may be `from`
   std::int64_t stride;
-  Start start;
-  const float* bias;     // with kBias
   std::int64_t columns;  // that exist
 };
 
@@ -73,16 +66,18 @@ struct Fetch {
 // up.)
 constexpr std::int64_t kFetchAhead = 128;
 
-// C[kRows][columns] = start + A[kRows][depth] B[depth][kPanelColumns], for the first kVectors
+// to[kRows][columns] = from + A[kRows][depth] B[depth][kPanelColumns], for the first kVectors
 // vectors of the panel's columns.
 template <int kRows, int kVectors, int kLines, typename T>
 HWY_NOINLINE void MultiplyBlock(std::int64_t depth, const float* HWY_RESTRICT a,
                                 std::int64_t a_stride, const T* HWY_RESTRICT b, Fetch fetch,
                                 const BlockOutput& out) {
   const ProductTag d;
+  const float* ends = out.from == nullptr ? out.to : out.from;
+  const std::int64_t ends_stride = out.from == nullptr ? out.stride : out.from_stride;
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) hwy::Prefetch(out.c + r * out.stride + v * kProductLanes);
+    for (int v = 0; v < kVectors; ++v) hwy::Prefetch(ends + r * ends_stride + v * kProductLanes);
   }
   ProductVector sums[kRows][kVectors];
 #pragma GCC unroll 8
@@ -109,11 +104,11 @@ HWY_NOINLINE void MultiplyBlock(std::int64_t depth, const float* HWY_RESTRICT a,
   }
   const bool whole = out.columns >= kVectors * kProductLanes;
   HWY_ALIGN float edge[kRows * kVectors * kProductLanes];
-  float* to = whole ? out.c : edge;
+  float* to = whole ? out.to : edge;
   const std::int64_t stride = whole ? out.stride : kVectors * kProductLanes;
-  const float* from = out.start == Start::kBias ? out.bias : out.c;
-  std::int64_t from_stride = out.start == Start::kBias ? 0 : out.stride;
-  if (!whole && out.start != Start::kZero) {
+  const float* from = out.from;
+  std::int64_t from_stride = out.from_stride;
+  if (!whole && from != nullptr) {
     for (int r = 0; r < kRows; ++r) {
       for (std::int64_t j = 0; j < out.columns; ++j) {
         edge[r * stride + j] = from[r * from_stride + j];
@@ -128,7 +123,7 @@ HWY_NOINLINE void MultiplyBlock(std::int64_t depth, const float* HWY_RESTRICT a,
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       ProductVector sum = sums[r][v];
-      if (out.start != Start::kZero) {
+      if (from != nullptr) {
         sum = hn::Add(hn::LoadU(d, from + r * from_stride + v * kProductLanes), sum);
       }
       hn::StoreU(sum, d, to + r * stride + v * kProductLanes);
@@ -136,7 +131,7 @@ HWY_NOINLINE void MultiplyBlock(std::int64_t depth, const float* HWY_RESTRICT a,
   }
   if (whole) return;
   for (int r = 0; r < kRows; ++r) {
-    std::copy_n(edge + r * stride, out.columns, out.c + r * out.stride);
+    std::copy_n(edge + r * stride, out.columns, out.to + r * out.stride);
   }
 }
 
@@ -153,75 +148,92 @@ HWY_INLINE void MultiplyRows(std::int64_t rows, std::int64_t depth, const float*
   MultiplyBlock<kRows, kVectors, kLines>(depth, a, a_stride, b, fetch, out);
 }
 
-// C[rows][columns] = start + A[rows][depth] B, B a chunk of one panel; columns at most a panel.
-// Meanwhile B is fetched: of many blocks of rows each brings a part of the chunk that comes `next`;
-// a few rows run at the speed at which B comes from memory.
+// The chunk of B that comes next, to be fetched meanwhile.
+struct NextChunk {
+  const void* from;
+  std::int64_t stride;  // bytes between its rows
+  int lines;            // that a row of kPanelColumns values touches
+};
+
+// to[rows][columns] = from + A[rows][depth] B, B a chunk of one panel; columns at most a panel.
+// Meanwhile B is fetched: of many blocks of rows the first ones bring a line of every row of the
+// chunk that comes next; a few rows run at the speed at which B comes from memory.
 template <typename T>
 void MultiplyPanel(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t a_stride,
-                   const T* b, const void* next, const BlockOutput& out) {
+                   const T* b, const NextChunk& next, const BlockOutput& out) {
   constexpr std::int64_t kRowBytes = kPanelColumns * sizeof(T);
   constexpr int kRowLines = (kRowBytes + 63) / 64;
-  const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
-  const bool few = blocks < kRowLines;
-  Fetch fetch{static_cast<const char*>(next), (kRowBytes + blocks - 1) / blocks};
+  const bool few = rows <= (kRowLines - 1) * kBlockRows;
+  Fetch fetch{static_cast<const char*>(next.from), next.stride};
+  int lines = few ? 0 : next.lines;
   if (few) fetch = {reinterpret_cast<const char*>(b + kFetchAhead * kPanelColumns), kRowBytes};
   for (std::int64_t j = 0; j < out.columns; j += kBlockColumns) {
     BlockOutput block = out;
     block.columns = std::min(kBlockColumns, out.columns - j);
-    block.bias = out.bias == nullptr ? nullptr : out.bias + j;
     const std::int64_t vectors = (block.columns + kProductLanes - 1) / kProductLanes;
     for (std::int64_t r = 0; r < rows; r += kBlockRows) {
-      block.c = out.c + r * out.stride + j;
+      if (out.from != nullptr) block.from = out.from + r * out.from_stride + j;
+      block.to = out.to + r * out.stride + j;
       const std::int64_t count = std::min<std::int64_t>(kBlockRows, rows - r);
       const float* block_a = a + r * a_stride;
       if (vectors == 1) {
-        MultiplyRows<1, 1>(count, depth, block_a, a_stride, b + j, fetch, block);
+        MultiplyRows<1, 0>(count, depth, block_a, a_stride, b + j, fetch, block);
       } else if (vectors == 2) {
-        MultiplyRows<2, 1>(count, depth, block_a, a_stride, b + j, fetch, block);
+        MultiplyRows<2, 0>(count, depth, block_a, a_stride, b + j, fetch, block);
       } else if (few) {
         MultiplyRows<3, kRowLines>(count, depth, block_a, a_stride, b + j, fetch, block);
-      } else {
+      } else if (lines > 0) {
         MultiplyRows<3, 1>(count, depth, block_a, a_stride, b + j, fetch, block);
+        fetch.from += 64;
+        --lines;
+      } else {
+        MultiplyRows<3, 0>(count, depth, block_a, a_stride, b + j, fetch, block);
       }
-      if (!few) fetch.from += fetch.step * depth;
     }
   }
 }
 
-// to[columns][rows] = from[rows][columns]^T
-void TransposeCopy(std::int64_t rows, std::int64_t columns, const float* from,
-                   std::int64_t from_stride, float* to, std::int64_t to_stride) {
-  std::int64_t i = 0;
+// to[4][4] = from[4][4]^T
 #if HWY_TARGET != HWY_SCALAR
+HWY_INLINE void TransposeFour(const float* in, std::int64_t in_stride, float* out,
+                              std::int64_t out_stride) {
   const hn::Full128<float> d;
   const hn::Full128<double> d64;
-  for (; i + 4 <= rows; i += 4) {
-    std::int64_t j = 0;
-    for (; j + 4 <= columns; j += 4) {
-      const float* in = from + i * from_stride + j;
-      const auto r0 = hn::LoadU(d, in);
-      const auto r1 = hn::LoadU(d, in + from_stride);
-      const auto r2 = hn::LoadU(d, in + 2 * from_stride);
-      const auto r3 = hn::LoadU(d, in + 3 * from_stride);
-      const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
-      const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-      const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-      const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-      float* out = to + j * to_stride + i;
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, out);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, out + to_stride);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, out + 2 * to_stride);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, out + 3 * to_stride);
-    }
-    for (; j < columns; ++j) {
-      for (std::int64_t r = i; r < i + 4; ++r) {
-        to[j * to_stride + r] = from[r * from_stride + j];
+  const auto r0 = hn::LoadU(d, in);
+  const auto r1 = hn::LoadU(d, in + in_stride);
+  const auto r2 = hn::LoadU(d, in + 2 * in_stride);
+  const auto r3 = hn::LoadU(d, in + 3 * in_stride);
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, out);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, out + out_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, out + 2 * out_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, out + 3 * out_stride);
+}
+#endif
+
+// to[columns][rows] = from[rows][columns]^T, 16 rows at a time: whole cache lines of `to`.
+void TransposeCopy(std::int64_t rows, std::int64_t columns, const float* from,
+                   std::int64_t from_stride, float* to, std::int64_t to_stride) {
+  std::int64_t whole_rows = 0, whole_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  whole_rows = rows / 4 * 4;
+  whole_columns = columns / 4 * 4;
+  for (std::int64_t i = 0; i < whole_rows; i += 16) {
+    const std::int64_t last = std::min(i + 16, whole_rows);
+    for (std::int64_t j = 0; j < whole_columns; j += 4) {
+      for (std::int64_t r = i; r < last; r += 4) {
+        TransposeFour(from + r * from_stride + j, from_stride, to + j * to_stride + r, to_stride);
       }
     }
   }
 #endif
-  for (; i < rows; ++i) {
-    for (std::int64_t j = 0; j < columns; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) {
+      to[j * to_stride + i] = from[i * from_stride + j];
+    }
   }
 }
 

@@ -120,6 +120,62 @@ void AddOne(std::int64_t length, float a, const float* x, float* y) {
   for (; i < length; ++i) y[i] += a * x[i];
 }
 
+// DotFour and AddFour over one reading of the four rows (the same sums in whole vectors).
+void DotAndAddFour(std::int64_t length, const float* vector, const float* a, const FourRows& x,
+                   const FourRows& next, float* d, float* y) {
+  const hn::ScalableTag<float> tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const auto a0 = hn::Set(tag, a[0]), a1 = hn::Set(tag, a[1]), a2 = hn::Set(tag, a[2]),
+             a3 = hn::Set(tag, a[3]);
+  auto s0 = hn::Zero(tag), s1 = hn::Zero(tag), s2 = hn::Zero(tag), s3 = hn::Zero(tag);
+  auto t0 = hn::Zero(tag), t1 = hn::Zero(tag), t2 = hn::Zero(tag), t3 = hn::Zero(tag);
+  const auto part = [&](std::int64_t i, auto& d0, auto& d1, auto& d2, auto& d3) {
+    AskFor(next, i);
+    const auto v = hn::LoadU(tag, vector + i);
+    const auto x0 = hn::LoadU(tag, x.r0 + i), x1 = hn::LoadU(tag, x.r1 + i);
+    const auto x2 = hn::LoadU(tag, x.r2 + i), x3 = hn::LoadU(tag, x.r3 + i);
+    d0 = hn::MulAdd(v, x0, d0);
+    d1 = hn::MulAdd(v, x1, d1);
+    d2 = hn::MulAdd(v, x2, d2);
+    d3 = hn::MulAdd(v, x3, d3);
+    auto sum = hn::MulAdd(a0, x0, hn::LoadU(tag, y + i));
+    sum = hn::MulAdd(a1, x1, sum);
+    sum = hn::MulAdd(a2, x2, sum);
+    hn::StoreU(hn::MulAdd(a3, x3, sum), tag, y + i);
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= length; i += 2 * lanes) {
+    part(i, s0, s1, s2, s3);
+    part(i + lanes, t0, t1, t2, t3);
+  }
+  d[0] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(s0, t0)));
+  d[1] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(s1, t1)));
+  d[2] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(s2, t2)));
+  d[3] = hn::GetLane(hn::SumOfLanes(tag, hn::Add(s3, t3)));
+  for (; i < length; ++i) {
+    d[0] += vector[i] * x.r0[i];
+    d[1] += vector[i] * x.r1[i];
+    d[2] += vector[i] * x.r2[i];
+    d[3] += vector[i] * x.r3[i];
+    y[i] += a[0] * x.r0[i] + a[1] * x.r1[i] + a[2] * x.r2[i] + a[3] * x.r3[i];
+  }
+}
+
+void DotsAndAdds(std::int64_t count, const std::int32_t* rows, std::int64_t length,
+                 const float* vector, const float* factor, TableOf<const float> table, float* d,
+                 float* sum) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    DotAndAddFour(length, vector, factor + i, RowsAt(rows, i, count, table),
+                  RowsAt(rows, i + 4, count, table), d + i, sum);
+  }
+  for (; i < count; ++i) {
+    const float* row = table.data + rows[i] * table.stride;
+    d[i] = Dot(length, vector, row);
+    AddOne(length, factor[i], row, sum);
+  }
+}
+
 void Dots(std::int64_t count, const std::int32_t* rows, std::int64_t length, const float* vector,
           TableOf<const float> table, float* d) {
   std::int64_t i = 0;
@@ -140,17 +196,14 @@ void AddRows(std::int64_t count, const std::int32_t* rows, const float* factor, 
   for (; i < count; ++i) AddOne(length, factor[i], table.data + rows[i] * table.stride, sum);
 }
 
-// Writes what of x lies above (the threshold is 0 where `threshold` is null) and tells how many.
-std::int64_t Above(std::int64_t count, const float* x, const float* threshold, std::int32_t* column,
-                   float* value) {
+// Calls keep(i) for what of x lies above (the threshold is 0 where `threshold` is null), ascending.
+template <typename Keep>
+HWY_INLINE void ForAbove(std::int64_t count, const float* x, const float* threshold,
+                         const Keep& keep) {
   const hn::ScalableTag<float> tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   const auto zero = hn::Zero(tag);
-  std::int64_t above = 0, i = 0;
-  const auto keep = [&](std::int64_t at) {
-    column[above] = static_cast<std::int32_t>(at);
-    value[above++] = x[at];
-  };
+  std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto limit = threshold == nullptr ? zero : hn::LoadU(tag, threshold + i);
     const auto mask = hn::Gt(hn::LoadU(tag, x + i), limit);
@@ -166,7 +219,31 @@ std::int64_t Above(std::int64_t count, const float* x, const float* threshold, s
   for (; i < count; ++i) {
     if (x[i] > (threshold == nullptr ? 0.0f : threshold[i])) keep(i);
   }
+}
+
+// Writes what of x lies above and tells how many.
+std::int64_t Above(std::int64_t count, const float* x, const float* threshold, std::int32_t* column,
+                   float* value) {
+  std::int64_t above = 0;
+  ForAbove(count, x, threshold, [&](std::int64_t at) {
+    column[above] = static_cast<std::int32_t>(at);
+    value[above++] = x[at];
+  });
   return above;
+}
+
+// The same of a part of a matrix, behind what was found before.
+void AboveInPart(const MatrixPart& part, const float* threshold, FoundEntries& found) {
+  std::int64_t above = found.count;
+  for (std::int64_t r = 0; r < part.rows; ++r) {
+    const float* x = part.x + r * part.stride;
+    ForAbove(part.columns, x, threshold + part.first_column, [&](std::int64_t at) {
+      found.row[above] = static_cast<std::int32_t>(part.first_row + r);
+      found.column[above] = static_cast<std::int32_t>(part.first_column + at);
+      found.value[above++] = x[at];
+    });
+  }
+  found.count = above;
 }
 
 }  // namespace
@@ -178,8 +255,10 @@ HWY_AFTER_NAMESPACE();
 namespace clearhead {
 
 HWY_EXPORT(Dots);
+HWY_EXPORT(DotsAndAdds);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(Above);
+HWY_EXPORT(AboveInPart);
 
 namespace {
 // Rows and columns differ in their numbers of entries: shares smaller than one per thread.
@@ -230,6 +309,28 @@ void SelectAbove(std::int64_t rows, std::int64_t columns, const float* x, const 
     const std::int64_t at = out.begin[static_cast<std::int64_t>(s) * kShare];
     std::copy_n(shares[s].column.begin(), shares[s].size, out.column.begin() + at);
     std::copy_n(shares[s].value.begin(), shares[s].size, out.value.begin() + at);
+  }
+}
+
+void FindAbove(const MatrixPart& part, const float* threshold, FoundEntries& found) {
+  const auto room = static_cast<std::size_t>(found.count + part.rows * part.columns);
+  if (found.row.size() < room) {
+    found.row.resize(2 * room);
+    found.column.resize(2 * room);
+    found.value.resize(2 * room);
+  }
+  HWY_DYNAMIC_DISPATCH(AboveInPart)(part, threshold, found);
+}
+
+void SortByRow(const FoundEntries& found, std::int64_t rows, SparseRows& out) {
+  out.begin.assign(static_cast<std::size_t>(rows) + 1, 0);
+  for (std::int64_t e = 0; e < found.count; ++e) ++out.begin[found.row[e] + 1];
+  MakeRoom(out);
+  std::vector<std::int64_t> next(out.begin.begin(), out.begin.end() - 1);
+  for (std::int64_t e = 0; e < found.count; ++e) {
+    const std::int64_t at = next[found.row[e]]++;
+    out.column[at] = found.column[e];
+    out.value[at] = found.value[e];
   }
 }
 
@@ -296,6 +397,12 @@ void DotsWithRows(std::span<const std::int32_t> rows, std::int64_t length, const
                   TableOf<const float> table, float* dots) {
   HWY_DYNAMIC_DISPATCH(Dots)
   (static_cast<std::int64_t>(rows.size()), rows.data(), length, vector, table, dots);
+}
+
+void DotsAndSums(std::span<const std::int32_t> rows, std::int64_t length, const float* vector,
+                 const float* factor, TableOf<const float> table, float* dots, float* sum) {
+  HWY_DYNAMIC_DISPATCH(DotsAndAdds)
+  (static_cast<std::int64_t>(rows.size()), rows.data(), length, vector, factor, table, dots, sum);
 }
 
 void AddScaledRows(std::span<const std::int32_t> rows, const float* factor, std::int64_t length,

@@ -43,6 +43,26 @@ struct TableOf {
 void SelectAbove(std::int64_t rows, std::int64_t columns, const float* x, const float* threshold,
                  SparseRows& out);
 
+// Entries of a matrix that is looked at part by part.
+struct FoundEntries {
+  std::vector<std::int32_t> row, column;
+  std::vector<float> value;
+  std::int64_t count = 0;  // of them; the vectors are longer
+};
+
+// A part of a matrix: x[rows, columns], rows `stride` apart.
+struct MatrixPart {
+  std::int64_t first_row, rows, first_column, columns;
+  const float* x;
+  std::int64_t stride;
+};
+
+// Appends what of a part lies above its column's threshold; `threshold` is of the whole matrix.
+void FindAbove(const MatrixPart& part, const float* threshold, FoundEntries& found);
+
+// Replaces `out` by what was found; within a row in the order in which it was.
+void SortByRow(const FoundEntries& found, std::int64_t rows, SparseRows& out);
+
 // Replaces `out` by the k largest values of each row of x[rows, columns], whatever their sign;
 // among equals the first.
 void SelectLargest(std::int64_t rows, std::int64_t columns, std::int64_t k, const float* x,
@@ -60,6 +80,11 @@ void DecodeRows(const SparseRows& entries, std::int64_t length, TableOf<const fl
 // dots[i] = vector[length] . table[rows[i]], on the calling thread.
 void DotsWithRows(std::span<const std::int32_t> rows, std::int64_t length, const float* vector,
                   TableOf<const float> table, float* dots);
+
+// Both: dots as above, and sum[length] += sum over i of factor[i] table[rows[i]]. The rows, which
+// lie anywhere, are read once.
+void DotsAndSums(std::span<const std::int32_t> rows, std::int64_t length, const float* vector,
+                 const float* factor, TableOf<const float> table, float* dots, float* sum);
 
 // sum[length] += sum over i of factor[i] table[rows[i]], on the calling thread.
 void AddScaledRows(std::span<const std::int32_t> rows, const float* factor, std::int64_t length,

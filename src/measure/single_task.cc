@@ -10,6 +10,7 @@
 #include "measure/bench_inputs.h"
 #include "measure/forward_times.h"
 #include "measure/step_times.h"
+#include "measure/transcoder_times.h"
 #include "model/packed_weights.h"
 #include "use/generate.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 4, kPrompt = 8, kDecoded = 32;
 
-constexpr std::array<SingleTask, 8> kTasks = {{
+constexpr std::array<SingleTask, 9> kTasks = {{
     {"dense-step-256", "training step, 4 x 256", kBatch * 256},
     {"sparse-step-256", "step with sampled gates and edge penalty, 4 x 256", kBatch * 256},
     {"sparse-step-512", "step with sampled gates and edge penalty, 4 x 512", kBatch * 512},
@@ -27,6 +28,7 @@ constexpr std::array<SingleTask, 8> kTasks = {{
     {"forward-64", "forward, 1 x 64, all maps kept", 0},
     {"forward-1024", "forward, 1 x 1024, all maps kept", 0},
     {"decoding", "32 tokens, greedy, after a prompt of 8", kDecoded},
+    {"features-step", "a step of 6 x 4096 cross-layer features, 4096 tokens", 4096},
 }};
 
 }  // namespace
@@ -49,6 +51,10 @@ std::vector<double> TimeSingleTask(const SingleTask& task, const ModelConfig& co
       return EachSeconds(runs, [&] { work.DenseWithBackward(); });
     }
     return EachSeconds(runs, [&] { work.SampledWithBackward(); });
+  }
+  if (task.name == "features-step") {
+    TranscoderWork work;
+    return EachSeconds(runs, [&] { work.Run(); });
   }
   Model model = RandomModel(config, 0);
   if (task.name == "dense-step-256") {

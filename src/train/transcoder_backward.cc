@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/threads.h"
 #include "train/transcoder_piece.h"
@@ -28,27 +29,29 @@ struct FeatureRows {
   float *d_decoder, *d_encoder, *d_bias;
 };
 
-// Adds what `rows` with activations `a` and dL/dpre `d_pre` make of the weights' gradients.
-void AddWeightGradients(std::span<const std::int32_t> rows, const float* a, const float* d_pre,
-                        std::int64_t width, const Firings& firings, const FeatureRows& feature) {
-  AddScaledRows(rows, a, feature.written, firings.d_y, feature.d_decoder);
+// Adds what `rows` with dL/dpre `d_pre` make of the encoder's gradients.
+void AddEncoderGradients(std::span<const std::int32_t> rows, const float* d_pre, std::int64_t width,
+                         const Firings& firings, const FeatureRows& feature) {
   AddScaledRows(rows, d_pre, width, firings.x, feature.d_encoder);
   for (std::size_t i = 0; i < rows.size(); ++i) *feature.d_bias += d_pre[i];
 }
 
-// Calls `use(rows, values, d_values)` for a feature's entries, a cacheful at a time.
+// For a feature's entries, a cacheful at a time: adds to the decoder's gradient what those above
+// `theta` make of it, then calls `use(rows, values, d_values)`.
 template <typename Use>
-void ForEntries(const Firings& firings, std::int64_t f, const FeatureRows& feature,
+void ForEntries(const Firings& firings, std::int64_t f, const FeatureRows& feature, float theta,
                 const Use& use) {
-  std::array<float, kEntriesAtOnce> value, d_value;
+  std::array<float, kEntriesAtOnce> value, fired, d_value;
   const std::int64_t end = firings.columns.begin[f + 1];
   for (std::int64_t i = firings.columns.begin[f]; i < end; i += kEntriesAtOnce) {
     const std::int64_t count = std::min(kEntriesAtOnce, end - i);
     const std::span rows(firings.columns.row.data() + i, static_cast<std::size_t>(count));
     for (std::int64_t e = 0; e < count; ++e) {
       value[e] = firings.entries.value[firings.columns.entry[i + e]];
+      fired[e] = value[e] <= theta ? 0.0f : value[e];
     }
-    DotsWithRows(rows, feature.written, feature.decoder, firings.d_y, d_value.data());
+    DotsAndSums(rows, feature.written, feature.decoder, fired.data(), firings.d_y, d_value.data(),
+                feature.d_decoder);
     use(rows, value.data(), d_value.data());
   }
 }
@@ -72,26 +75,24 @@ double TranscoderStep::ThresholdedFeature(std::int64_t layer, std::int64_t f,
   double penalty = 0.0, d_theta = 0.0;
   float d_norm = 0.0f;
   const float at_theta = c * std::tanh(kSlope * theta * n);
-  ForEntries(
-      firings, f, feature,
-      [&](std::span<const std::int32_t> rows, const float* value, const float* d_value) {
-        std::array<std::int32_t, kEntriesAtOnce> fired;
-        std::array<float, kEntriesAtOnce> a, d_pre;
-        std::size_t count = 0;
-        for (std::size_t e = 0; e < rows.size(); ++e) {
-          if (value[e] > theta) {
-            const float t = std::tanh(kSlope * value[e] * n), slope = kSlope * (1 - t * t);
-            penalty += t;
-            d_norm += c * value[e] * slope;
-            fired[count] = rows[e];
-            a[count] = value[e];
-            d_pre[count++] = d_value[e] + c * n * slope;
-          }
-          if (value[e] > theta + 0.5f * kRectangle) continue;
-          d_theta -= (theta * d_value[e] + at_theta) / kRectangle;
-        }
-        AddWeightGradients({fired.data(), count}, a.data(), d_pre.data(), C, firings, feature);
-      });
+  ForEntries(firings, f, feature, theta,
+             [&](std::span<const std::int32_t> rows, const float* value, const float* d_value) {
+               std::array<std::int32_t, kEntriesAtOnce> fired;
+               std::array<float, kEntriesAtOnce> d_pre;
+               std::size_t count = 0;
+               for (std::size_t e = 0; e < rows.size(); ++e) {
+                 if (value[e] > theta) {
+                   const float t = std::tanh(kSlope * value[e] * n), slope = kSlope * (1 - t * t);
+                   penalty += t;
+                   d_norm += c * value[e] * slope;
+                   fired[count] = rows[e];
+                   d_pre[count++] = d_value[e] + c * n * slope;
+                 }
+                 if (value[e] > theta + 0.5f * kRectangle) continue;
+                 d_theta -= (theta * d_value[e] + at_theta) / kRectangle;
+               }
+               AddEncoderGradients({fired.data(), count}, d_pre.data(), C, firings, feature);
+             });
   g.threshold[f] += static_cast<float>(d_theta * theta * kThresholdRate);
   if (n > 0.0f && d_norm != 0.0f) {
     const std::int32_t self = 0;
@@ -118,9 +119,9 @@ void TranscoderStep::WeightGradients(const TranscoderRows& batch,
     }
   });
   const auto plain = [&](const Firings& firings, std::int64_t f, const FeatureRows& feature) {
-    ForEntries(firings, f, feature,
-               [&](std::span<const std::int32_t> rows, const float* value, const float* d_value) {
-                 AddWeightGradients(rows, value, d_value, C, firings, feature);
+    ForEntries(firings, f, feature, -std::numeric_limits<float>::infinity(),
+               [&](std::span<const std::int32_t> rows, const float*, const float* d_value) {
+                 AddEncoderGradients(rows, d_value, C, firings, feature);
                });
   };
   const float c = penalty_weight / static_cast<float>(own_.total);

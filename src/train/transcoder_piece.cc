@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/gemm.h"
+#include "kernels/gemm_by_panels.h"
 
 namespace clearhead {
 namespace {
@@ -44,6 +44,9 @@ void SelectSilent(const std::vector<std::int32_t>& silent, std::int64_t count, c
   out.begin.push_back(out.size());
 }
 
+// The first row of a piece, from `row` on, on which silent features learn. (Pieces begin with one.)
+std::int64_t NextAuxRow(std::int64_t row) { return (row + kAuxEvery - 1) / kAuxEvery * kAuxEvery; }
+
 }  // namespace
 
 void EncodeRows(std::int64_t rows, TableOf<const float> x, const PackedPanels& encoder,
@@ -63,39 +66,61 @@ void Clear(SparseRows& rows) {
   rows.value.clear();
 }
 
-// What fires in a piece, layer by layer while its pre-activations are in the cache. Biases are
-// added to the few that are kept: the thresholds are moved instead.
+// Thresholds are compared with products without bias: they are moved instead of them.
+void TranscoderStep::SetLimits(std::size_t layer, const float* bias, float below,
+                               std::vector<float>& limit) const {
+  for (std::size_t f = 0; f < limit.size(); ++f) {
+    limit[f] = threshold_[layer][f] - below - bias[f];
+  }
+}
+
+// What fires in a piece, layer by layer. Pre-activations are looked at while they are in the cache
+// and kept nowhere, but for the rows on which silent features learn and for kTopK, which sorts
+// whole rows. Biases are added to the few that are kept.
 void TranscoderStep::EncodePiece(const TranscoderRows& batch,
                                  const std::vector<TranscoderTensors>& weights, Piece& piece) {
   const std::int64_t C = shape_.width, F = shape_.features;
-  static thread_local Buffer<float> scratch;  // of the layer at hand: one per thread stays in cache
-  if (scratch.size() < piece.rows * F) scratch = Buffer<float>(piece.rows * F);
-  float* pre = scratch.data();
+  const bool top = options_.rule == FiringRule::kTopK;
   const bool jump = options_.rule == FiringRule::kJumpRelu && backward_;
+  const bool aux = backward_ && options_.aux > 0.0f;
+  const std::int64_t every = top ? 1 : kAuxEvery;  // of the rows are kept
+  static thread_local Buffer<float> scratch;       // of the layer at hand
+  static thread_local FoundEntries found;
+  const std::int64_t kept_rows = (piece.rows + every - 1) / every;
+  if (scratch.size() < kept_rows * F) scratch = Buffer<float>(kept_rows * F);
+  float* pre = scratch.data();
   for (std::int64_t l = 0; l < shape_.layers; ++l) {
     const auto at = static_cast<std::size_t>(l);
     const float* bias = weights[at].encoder_bias;
-    EncodeRows(piece.rows, {batch.x[at] + piece.first * C, C}, encoder_[at], pre);
-    if (options_.rule == FiringRule::kTopK) {
+    const TableOf<const float> x{batch.x[at] + piece.first * C, C};
+    if (top) {
+      EncodeRows(piece.rows, x, encoder_[at], pre);
       AddBias(piece.rows, F, weights[at], pre);
       SelectLargest(piece.rows, F, std::llround(options_.l0), pre, piece.fired[at]);
       bias = nullptr;
     } else {
-      const float below = jump ? 0.5f * kRectangle : 0.0f;
-      for (std::int64_t f = 0; f < F; ++f) {
-        piece.limit[static_cast<std::size_t>(f)] =
-            threshold_[at][static_cast<std::size_t>(f)] - below - bias[f];
+      SetLimits(at, bias, jump ? 0.5f * kRectangle : 0.0f, piece.limit);
+      found.count = 0;
+      const bool keep = aux && !silent_[at].empty();
+      GemmByPanels(piece.rows, {x.data, x.stride}, encoder_[at], [&](const FinishedPanel& p) {
+        FindAbove({p.first_row, p.rows, p.first_column, p.columns, p.values, p.stride},
+                  piece.limit.data(), found);
+        for (std::int64_t r = NextAuxRow(p.first_row); keep && r < p.first_row + p.rows;
+             r += kAuxEvery) {
+          std::copy_n(p.values + (r - p.first_row) * p.stride, p.columns,
+                      pre + r / kAuxEvery * F + p.first_column);
+        }
+      });
+      SparseRows& entries = jump ? piece.near[at] : piece.fired[at];
+      SortByRow(found, piece.rows, entries);
+      for (std::size_t e = 0; e < entries.value.size(); ++e) {
+        entries.value[e] += bias[entries.column[e]];
       }
-      SparseRows& found = jump ? piece.near[at] : piece.fired[at];
-      SelectAbove(piece.rows, F, pre, piece.limit.data(), found);
-      for (std::size_t e = 0; e < found.value.size(); ++e) found.value[e] += bias[found.column[e]];
-      if (jump) KeepAbove(found, threshold_[at], piece.fired[at]);
+      if (jump) KeepAbove(entries, threshold_[at], piece.fired[at]);
     }
     Clear(piece.aux[at]);
-    if (!backward_ || options_.aux == 0.0f) continue;
-    for (std::int64_t r = 0; r < piece.rows; ++r) {
-      if ((piece.first + r) % kAuxEvery != 0) continue;
-      SelectSilent(silent_[at], options_.aux_count, pre + r * F, bias, piece.aux[at]);
+    for (std::int64_t r = 0; aux && r < piece.rows; r += kAuxEvery) {
+      SelectSilent(silent_[at], options_.aux_count, pre + r / every * F, bias, piece.aux[at]);
     }
   }
 }

@@ -9,9 +9,9 @@
 
 namespace clearhead {
 
-inline constexpr std::int64_t kPieceRows =
-    512;  // a product of 256 spends a twentieth on packing weights
+inline constexpr std::int64_t kPieceRows = 256;
 inline constexpr std::int64_t kAuxEvery = 8;
+static_assert(kPieceRows % kAuxEvery == 0);
 inline constexpr std::int64_t kSampledRows = 128;  // to find a batch's threshold
 inline constexpr float kRectangle = 0.5f;          // width, in deviations of pre-activations
 inline constexpr float kSlope = 4.0f;              // in tanh of the penalty

@@ -84,6 +84,8 @@ class TranscoderStep {
   void Prepare(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                const std::vector<char>& silent);
   void PackEncoders(const std::vector<TranscoderTensors>& weights);
+  void SetLimits(std::size_t layer, const float* bias, float below,
+                 std::vector<float>& limit) const;
   void EncodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                    Piece& piece);
   void DecodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,

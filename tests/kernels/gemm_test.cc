@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "core/random.h"
 #include "core/threads.h"
+#include "kernels/gemm_by_panels.h"
 #include "kernels/linear.h"
 #include "support/with_threads.h"
 
@@ -136,9 +138,9 @@ class PackedProducts : public testing::TestWithParam<DType> {};
 // Packed or not, with any start: within rounding of double, and the same bits as each other, as on
 // other threads and as every row by itself.
 TEST_P(PackedProducts, MatchDoubleAndHaveTheBitsOfEveryOtherWay) {
-  constexpr Extents kShapes[] = {{1, 1, 1},     {1, 50, 300}, {3, 48, 128},
-                                 {8, 97, 129},  {9, 16, 257}, {40, 31, 500},
-                                 {70, 200, 64}, {2, 5, 0},    {5, 33, 2100}};
+  constexpr Extents kShapes[] = {{1, 1, 1},     {1, 50, 300},  {3, 48, 128},  {8, 97, 129},
+                                 {9, 16, 257},  {40, 31, 500}, {70, 200, 64}, {2, 5, 0},
+                                 {5, 33, 2100}, {30, 60, 4000}};
   for (const Extents e : kShapes) {
     for (const Op op : {Op::kNone, Op::kTranspose}) {
       const bool plain = op == Op::kNone;
@@ -196,6 +198,31 @@ TEST_P(PackedProducts, MatchDoubleAndHaveTheBitsOfEveryOtherWay) {
 INSTANTIATE_TEST_SUITE_P(Types, PackedProducts,
                          testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& type) { return std::string(DTypeName(type.param)); });
+
+// Handed over part by part, C has the bits of the C that is written, each element once and a row's
+// columns in ascending order.
+TEST(Gemm, ByPanelsIsTheSameProduct) {
+  constexpr Extents kShapes[] = {
+      {1, 5, 3}, {40, 100, 300}, {600, 97, 256}, {150, 50, 4100}, {3, 5, 0}};
+  for (const Extents e : kShapes) {
+    const auto a = RandomValues(e.m * e.k, 1), b = RandomValues(e.k * e.n, 2);
+    PackedPanels packed;
+    packed.Pack({Weight(b.data()), e.n}, e.k, e.n);
+    std::vector<float> written(static_cast<std::size_t>(e.m * e.n)), seen(written.size(), -1.0f);
+    Gemm(e.m, {a.data(), e.k}, packed, {.c = written.data(), .stride = e.n});
+    std::vector<std::int64_t> columns(static_cast<std::size_t>(e.m));  // seen of each row
+    GemmByPanels(e.m, {a.data(), e.k}, packed, [&](const FinishedPanel& p) {
+      for (std::int64_t r = 0; r < p.rows; ++r) {
+        const std::int64_t row = p.first_row + r;
+        EXPECT_EQ(columns[static_cast<std::size_t>(row)], p.first_column);
+        columns[static_cast<std::size_t>(row)] += p.columns;
+        std::copy_n(p.values + r * p.stride, p.columns, seen.begin() + row * e.n + p.first_column);
+      }
+    });
+    EXPECT_EQ(seen, written);
+    EXPECT_EQ(columns, std::vector<std::int64_t>(columns.size(), e.n));
+  }
+}
 
 TEST(Gemm, PaddingNeverReachesC) {
   // Infinite rows meet the zeros that fill a panel up, NaN columns the rows beside them.

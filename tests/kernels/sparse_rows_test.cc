@@ -74,6 +74,27 @@ TEST_P(SparseRowsTest, SelectAboveKeepsWhatLiesAbove) {
   }
 }
 
+TEST_P(SparseRowsTest, PartsOfAMatrixGiveTheEntriesOfTheWhole) {
+  const std::int64_t rows = 37, columns = 100;
+  const auto x = RandomValues(rows * columns, 1), thresholds = RandomValues(columns, 2);
+  SparseRows expected, sorted = RandomRows(3, 5, 0.5, 9);  // what was in it before is gone
+  SelectAbove(rows, columns, x.data(), thresholds.data(), expected);
+  FoundEntries found;
+  for (const std::int64_t first : {0, 48, 96}) {  // some columns of some rows at a time
+    for (const std::int64_t row : {0, 16, 32}) {
+      FindAbove({.first_row = row,
+                 .rows = std::min<std::int64_t>(16, rows - row),
+                 .first_column = first,
+                 .columns = std::min<std::int64_t>(48, columns - first),
+                 .x = x.data() + row * columns + first,
+                 .stride = columns},
+                thresholds.data(), found);
+    }
+  }
+  SortByRow(found, rows, sorted);
+  ExpectSame(sorted, expected);
+}
+
 TEST_P(SparseRowsTest, SelectLargestKeepsTheLargestWhateverTheirSign) {
   for (const std::int64_t rows : {0, 1, 2, 33}) {
     for (const std::int64_t columns : {1, 2, 17, 130}) {
@@ -145,8 +166,14 @@ Products Multiply(const SparseRows& entries, std::int64_t columns, std::int64_t 
     for (std::int64_t i = sorted.begin[f]; i < sorted.begin[f + 1]; ++i) {
       a.push_back(entries.value[sorted.entry[i]]);
     }
-    DotsWithRows(where, length, table.data() + f * stride, {dy.data(), y_stride}, d_a.data());
-    AddScaledRows(where, a.data(), length, {dy.data(), y_stride}, p.d_table.data() + f * stride);
+    const float* row = table.data() + f * stride;
+    float* d_row = p.d_table.data() + f * stride;
+    if (f % 2 == 0) {  // apart, and over one reading
+      DotsWithRows(where, length, row, {dy.data(), y_stride}, d_a.data());
+      AddScaledRows(where, a.data(), length, {dy.data(), y_stride}, d_row);
+    } else {
+      DotsAndSums(where, length, row, a.data(), {dy.data(), y_stride}, d_a.data(), d_row);
+    }
     for (std::size_t i = 0; i < d_a.size(); ++i) {
       p.d_value[sorted.entry[sorted.begin[f] + static_cast<std::int64_t>(i)]] = d_a[i];
     }
