@@ -97,9 +97,9 @@ TEST_F(LensAnswerTest, WhatCannotBeAnsweredIsRefusedInOneLine) {
   EXPECT_THAT(Refusal(R"({"prompt":"The cat","target":""})"), HasSubstr("'target' is 0 tokens"));
   EXPECT_THAT(Refusal(R"({"prompt":"The cat","target":7})"), HasSubstr("must be a text"));
   EXPECT_THAT(Refusal(R"({"prompt":"The cat","cells":7})"), HasSubstr("'cells' is not a field"));
-  std::string longer = "The";
-  for (int i = 0; i < kMaxLensTokens; ++i) longer += " cat";
-  EXPECT_THAT(Refusal(ToText(Json{{"prompt", longer}}, -1)), HasSubstr("at most 128"));
+  PageQuestion longer{.ids = std::vector<std::int32_t>(kMaxLensTokens + 1)};
+  EXPECT_THAT(ErrorOf([&] { ParseLens(Json::object(), *set_, &longer); }),
+              HasSubstr("129 tokens, the lens takes at most 128"));
   const PageQuestion q = ParseQuestion(QuestionKind::kLens, R"({"prompt":"The cat sat"})", *set_);
   EXPECT_THROW(LensFrame(*set_, q, [] { return true; }), Cancelled);
 }

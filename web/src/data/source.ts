@@ -299,9 +299,9 @@ class InlineSource implements Source {
 
   // Predictions after the last token only.
   async changed(question: Question, changes: Changes): Promise<ChangedRun> {
-    const details = this.detailsOf(changes.model, question.prompt);
-    const after = changes.features === undefined ? details.cuts[(changes.cut ?? []).map(cellName).sort().join()] : undefined;
-    if (after === undefined) throw new Error("this file does not hold a run with this change; `clearhead serve` runs any");
+    const details = this.details.find((candidate) => candidate.model === changes.model && candidate.prompt === question.prompt);
+    const after = changes.features === undefined ? details?.cuts[(changes.cut ?? []).map(cellName).sort().join()] : undefined;
+    if (details === undefined || after === undefined) throw new Error("this file does not hold a run with this change; `clearhead serve` runs any");
     const whole = ({ loss, last }: TraceDetails["before"]) => ({
       loss, predictions: [...Array<Prediction>(Math.max(0, (this.runs.find((run) => run.prompt === question.prompt)?.tokens.length ?? 1) - 1)).fill({ loss: null, likeliest: [] }), last],
     });

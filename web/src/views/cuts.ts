@@ -56,7 +56,7 @@ export function changedDistribution(run: ChangedRun, at: number, most: number): 
   if (now !== undefined && !shown.includes(now)) shown.push(now);
   const words = now === undefined ? `not among the ${after.likeliest.length} likeliest` : percent(now.probability);
   return [
-    el("p", { attributes: { "data-change": "" } }, [`${quoted(best.token)}: ${percent(best.probability)} → `, el("b", { className: (now?.probability ?? 0) < best.probability ? "up" : "down", textContent: words })]),
+    el("p", { attributes: { "data-change": "" } }, [`${quoted(best.token)}: ${percent(best.probability)} → `, el("b", { className: Math.abs((now?.probability ?? 0) - best.probability) < 0.0005 ? "" : (now?.probability ?? 0) < best.probability ? "up" : "down", textContent: words })]),
     distribution({ ...after, likeliest: shown }, before)];
 }
 
@@ -94,7 +94,7 @@ function lossTable(page: Page, run: ChangedRun): HTMLElement[] {
       el("td", { className: `n ${loss > before ? "up" : "down"}`, textContent: plus(loss - before) })]))])];
 }
 
-// Beside a head in large: the edges of a model that are cut, and what it predicts without them after the chosen token.
+// Below a head in large: the edges of a model that are cut, and what it predicts without them after the chosen token.
 export function cutOutcome(page: Page, model: number): HTMLElement[] {
   const cells = cutsOf(page, model), { state } = page.store, at = positionOf(state, page.run);
   if (cells.length === 0) return [];
@@ -109,7 +109,7 @@ export function cutOutcome(page: Page, model: number): HTMLElement[] {
     button.onclick = () => toggleCut(page, model, cell);
     return button;
   });
-  return [
+  return [el("div", { className: "cut" }, [
     el("div", { className: "bar" }, [el("h2", { textContent: `${page.run.models[model]?.label ?? ""} without ${cells.length} edge${cells.length === 1 ? "" : "s"}` }), restore]),
-    el("p", { className: "soft" }, edges.flatMap((edge, i) => (i === 0 ? [edge] : [", ", edge]))), body];
+    el("p", { className: "soft" }, edges.flatMap((edge, i) => (i === 0 ? [edge] : [", ", edge]))), body])];
 }

@@ -97,7 +97,7 @@ function side(page: Page, model: number, head: string, weights: Float32Array | u
   const section = el("section", {}, [
     el("div", { className: "bar" }, [title, el("label", {}, [off, "switched off"])]),
     el("p", { className: "sentence" }, [el("span", { className: "kind", textContent: info.name + ". " }), info.sentence]),
-    bigMap(page, model, head, weights),
+    bigMap(page, model, head, weights), ...cutOutcome(page, model),
   ]);
   section.style.width = `${sideLength(page.run.models.length) + margin + slant}px`;
   return section;
@@ -110,8 +110,7 @@ function numbers(page: Page, head: string): HTMLElement {
     ...rows.map(([name, text, meaning]) => el("tr", { title: meaning }, [
       el("th", { textContent: name }), ...infos.map((info) => el("td", { textContent: info === undefined ? "–" : text(info) }))])),
   ]), el("p", { className: "soft", textContent: "Rows of the map read, columns are read. Name and numbers are of this prompt; `clearhead heads --text` gives them over a text." }),
-    ...(page.run.models.some((_, m) => cutsOf(page, m).length > 0) ? page.run.models.flatMap((_, m) => cutOutcome(page, m))
-      : [el("p", { className: "soft", textContent: "Click a cell of a map to cut that edge: its weight becomes 0, the others stay, and the model runs anew." })])]);
+    el("p", { className: "soft", textContent: "Click a cell of a map to cut that edge: its weight becomes 0, the others stay, and the model runs anew." })]);
 }
 
 export async function showHead(page: Page): Promise<void> {

@@ -45,8 +45,8 @@ function streamTable(page: Page, lens: PromptLens, at: number): HTMLElement {
   return el("div", { className: "wide" }, [el("table", { className: "lens", attributes: { "data-lens": String(lens.model) } }, [...rows, tokens])]);
 }
 
-function shares(list: LogitShare[]): string {
-  return list.slice(0, 3).map(({ token, logit }) => `${quoted(token)} ${plus(logit, 2)}`).join("  ");
+function shares(list: LogitShare[]): HTMLElement {
+  return el("td", {}, list.slice(0, 3).flatMap(({ token, logit }) => [el("span", { textContent: `${quoted(token)} ${plus(logit, 2)}` }), " "]));
 }
 
 function headsTable(page: Page, lens: PromptLens, heads: HeadLens[]): HTMLElement {
@@ -59,7 +59,7 @@ function headsTable(page: Page, lens: PromptLens, heads: HeadLens[]): HTMLElemen
     open.onclick = () => page.store.set({ head: head.head });
     return el("tr", { attributes: { "data-share": String(head.target_logit) } }, [
       el("td", {}, [open]), el("td", { className: "barcell" }, [bar, el("span", { textContent: plus(head.target_logit, 2) })]),
-      el("td", { textContent: shares(head.raised) }), el("td", { textContent: shares(head.lowered) })]);
+      shares(head.raised), shares(head.lowered)]);
   });
   const target = quoted(lens.targets[lens.position]?.token ?? "");
   const title = el("tr", {}, ["head", `on ${target}`, "raises most", "lowers most"].map((text) => el("th", { textContent: text })));
