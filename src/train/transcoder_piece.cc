@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/threads.h"
 #include "kernels/gemm_by_panels.h"
 
 namespace clearhead {
@@ -125,22 +126,41 @@ void TranscoderStep::EncodePiece(const TranscoderRows& batch,
   }
 }
 
-// yhat of the piece and its errors; leaves d loss / d yhat.
-void TranscoderStep::DecodePiece(const TranscoderRows& batch,
-                                 const std::vector<TranscoderTensors>& weights, Piece& piece) {
+// yhat of all rows, into d_y. One pair of layers after the other: the part of the decoder that
+// stands between them, some megabytes, stays in the cache while all rows gather from it. Sums are
+// in the order of the layers that write.
+void TranscoderStep::Decode(const std::vector<TranscoderTensors>& weights) {
   const std::int64_t C = shape_.width, L = shape_.layers, row = L * C;
-  float* y = d_y_.data() + piece.first * row;
-  for (std::int64_t r = 0; r < piece.rows; ++r) {
-    for (std::int64_t l = 0; l < L; ++l) {
-      const float* bias = weights[static_cast<std::size_t>(l)].decoder_bias;
-      std::copy(bias, bias + C, y + r * row + l * C);
+  const auto for_pieces = [&](const auto& body) {
+    ParallelFor(static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t p) {
+      const Piece& piece = pieces_[static_cast<std::size_t>(p)];
+      body(piece, d_y_.data() + piece.first * row);
+    });
+  };
+  for_pieces([&](const Piece& piece, float* y) {
+    for (std::int64_t r = 0; r < piece.rows; ++r) {
+      for (std::int64_t l = 0; l < L; ++l) {
+        std::copy_n(weights[static_cast<std::size_t>(l)].decoder_bias, C, y + r * row + l * C);
+      }
+    }
+  });
+  for (std::int64_t to = 0; to < L; ++to) {
+    for (std::int64_t from = 0; from <= to; ++from) {
+      if (to - from >= shape_.targets(from)) continue;
+      const auto at = static_cast<std::size_t>(from);
+      const TableOf<const float> table{weights[at].decoder + (to - from) * C,
+                                       shape_.targets(from) * C};
+      for_pieces([&](const Piece& piece, float* y) {
+        DecodeRows(piece.fired[at], C, table, {y + to * C, row});
+      });
     }
   }
-  for (std::int64_t l = 0; l < L; ++l) {
-    const std::int64_t length = shape_.targets(l) * C;
-    const auto at = static_cast<std::size_t>(l);
-    DecodeRows(piece.fired[at], length, {weights[at].decoder, length}, {y + l * C, row});
-  }
+}
+
+// The errors of the piece; leaves d loss / d yhat.
+void TranscoderStep::ErrorsOfPiece(const TranscoderRows& batch, Piece& piece) {
+  const std::int64_t C = shape_.width, L = shape_.layers, row = L * C;
+  float* y = d_y_.data() + piece.first * row;
   std::fill(piece.error.begin(), piece.error.end(), 0.0);
   std::fill(piece.power.begin(), piece.power.end(), 0.0);
   const float factor = 2.0f / static_cast<float>(own_.total * row);

@@ -211,9 +211,12 @@ TranscoderMeasure TranscoderStep::Gradients(const TranscoderRows& batch,
   backward_ = true;
   Prepare(batch, weights, silent);
   ParallelFor(static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t p) {
+    EncodePiece(batch, weights, pieces_[static_cast<std::size_t>(p)]);
+  });
+  Decode(weights);
+  ParallelFor(static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t p) {
     Piece& piece = pieces_[static_cast<std::size_t>(p)];
-    EncodePiece(batch, weights, piece);
-    DecodePiece(batch, weights, piece);
+    ErrorsOfPiece(batch, piece);
     if (options_.aux > 0.0f) SilentPiece(weights, piece);
   });
   Collect();
@@ -230,10 +233,11 @@ TranscoderMeasure TranscoderStep::Measure(const TranscoderRows& batch,
   threshold_ = thresholds;
   PackEncoders(weights);
   ParallelFor(static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t p) {
-    Piece& piece = pieces_[static_cast<std::size_t>(p)];
-    EncodePiece(batch, weights, piece);
-    DecodePiece(batch, weights, piece);
+    EncodePiece(batch, weights, pieces_[static_cast<std::size_t>(p)]);
   });
+  Decode(weights);
+  ParallelFor(static_cast<std::int64_t>(pieces_.size()),
+              [&](std::int64_t p) { ErrorsOfPiece(batch, pieces_[static_cast<std::size_t>(p)]); });
   Collect();
   return Totals();
 }

@@ -19,8 +19,9 @@
 // Features that have been silent for long get a gradient too: the 32 with the largest
 // pre-activations explain, on every eighth row, what the others leave of y.
 //
-// Rows are cut into pieces of a fixed size, each done by one thread; weights' gradients are summed
-// feature by feature in the order of the rows. Bits do not depend on the number of threads.
+// Rows are cut into pieces of a fixed size, each done by one thread at a time; weights' gradients
+// are summed feature by feature in the order of the rows. Bits do not depend on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -88,8 +89,8 @@ class TranscoderStep {
                  std::vector<float>& limit) const;
   void EncodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
                    Piece& piece);
-  void DecodePiece(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
-                   Piece& piece);
+  void Decode(const std::vector<TranscoderTensors>& weights);
+  void ErrorsOfPiece(const TranscoderRows& batch, Piece& piece);
   void SilentPiece(const std::vector<TranscoderTensors>& weights, Piece& piece);
   void Collect();
   void WeightGradients(const TranscoderRows& batch, const std::vector<TranscoderTensors>& weights,
