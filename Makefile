@@ -58,7 +58,7 @@ tsan:
 # Debian packages and a wheel in build/package/packages: the same bytes for the same commit (scripts/check-package shows it).
 package:
 	@scripts/install-deps package
-	$(call SAY,Building what is packed: four minutes the first time)
+	$(call SAY,Building what is packed: minutes the first time)
 	@cmake --preset package >/dev/null
 	@cmake --build --preset package --parallel $(JOBS)
 	@scripts/package build/package

@@ -41,9 +41,9 @@ def packages_of(extension):
     dynamic = subprocess.run(["objdump", "-p", extension], check=True, stdout=subprocess.PIPE, text=True).stdout
     needed = set(re.findall(r"NEEDED +(\S+)", dynamic))
     for name, path in re.findall(r"(\S+) => (/\S+)", subprocess.run(["ldd", extension], check=True, stdout=subprocess.PIPE, text=True).stdout):
-        # Before the folders of / and /usr were one, a package may have named either.
+        # /lib is /usr/lib by now; a package may name either, and so may the loader.
         owners = [subprocess.run(["dpkg-query", "-S", place], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-                  for place in (path, path.removeprefix("/usr"))]
+                  for place in (path, path.removeprefix("/usr"), "/usr" + path)]
         owner = next((answer for answer in owners if answer), None)
         if name in needed and owner:
             found.add(owner.split(":")[0])

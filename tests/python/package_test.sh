@@ -26,6 +26,10 @@ import clearhead as ch
 m = ch.load("addition")
 print(ch.__file__, m.generate("43+25=", max_new=3), m.folder)')
 [[ $out == "$work/site/clearhead/"*" 43+25=068 $work/site/clearhead/models/addition" ]] || fail "the installed package said: $out"
+# Which packages have the libraries that it opens.
+for library in libfmt libcairo2 libhwy; do
+  grep -q "^Requires-External: $library" "$work"/site/clearhead-*.dist-info/METADATA || fail "the wheel does not say that it needs $library"
+done
 for file in py.typed _clearhead.pyi commands.pyi; do
   [ -e "$work/site/clearhead/$file" ] || fail "$file is not in the package"
 done
