@@ -194,6 +194,31 @@ TEST_F(FeatureIndexTest, SearchFindsWhatCardsHold) {
   EXPECT_EQ(SearchFeatures(*index_, *tokenizer_, "no such words", 10).total, 0);
 }
 
+// Ranks run windows for the first one: the same file, also where a run is stopped and others go on.
+TEST_F(FeatureIndexTest, OfRanksIsThatOfOne) {
+  const std::string expected = ReadFile(folder_ / "index/index.safetensors");
+  BuildIndexOptions options{
+      .context = 24, .batch_tokens = 48, .vocabulary = tokenizer_->vocabulary_size()};
+  const auto build = [&](int count, const fs::path& folder, int stop_after) {
+    const auto messages = RunRanks(count, [&](Communicator& ranks) {
+      BuildIndexOptions own = options;
+      int asked = 0;
+      own.ranks = &ranks;
+      // One that is not the first wants to stop.
+      own.should_stop = [&] { return ranks.rank() == 1 && ++asked == stop_after; };
+      EXPECT_EQ(BuildIndex(model_, transcoder_, ids_, own, folder).finished, stop_after == 0);
+    });
+    EXPECT_THAT(messages, testing::Each(""));
+  };
+  build(2, folder_ / "two", 0);
+  EXPECT_TRUE(ReadFile(folder_ / "two/index.safetensors") == expected);
+  build(3, folder_ / "three", 2);
+  EXPECT_FALSE(fs::exists(folder_ / "three/index.safetensors"));
+  options.resume = true;
+  build(2, folder_ / "three", 0);
+  EXPECT_TRUE(ReadFile(folder_ / "three/index.safetensors") == expected);
+}
+
 // Windows are dealt out in groups; every rank gets the counts of all.
 TEST_F(FeatureIndexTest, LabelCheckOfRanksIsThatOfOne) {
   std::vector<std::int32_t> other;
