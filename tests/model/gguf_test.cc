@@ -194,6 +194,17 @@ TEST(Gguf, ReadsEveryTypeExactly) {
   }
 }
 
+// Found by fuzz_gguf: a terabyte was asked for.
+TEST(Gguf, ATensorThatCannotBeReadHasNoSizeToBeTrusted) {
+  GgufWriter out;
+  WriteHeader(&out, LlamaConfig());
+  out.Tensor("rope_freqs.weight", {std::int64_t{1} << 38}, 12, "");
+  const std::string bytes = out.Bytes();
+  const GgufFile file = GgufFile::FromBytes(std::as_bytes(std::span(bytes)), "file");
+  EXPECT_THAT(ErrorOf([&] { ImportGguf(file); }),
+              testing::HasSubstr("'rope_freqs.weight' is stored as Q4_K"));
+}
+
 TEST(Gguf, RefusesByName) {
   const std::string good = WriteModel(0).first;
   const auto with = [&](const std::string& from, const std::string& to) {

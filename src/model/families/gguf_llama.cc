@@ -37,6 +37,11 @@ void RefuseOthers(const GgufFile& file) {
     Fail("{}: its rotary positions are scaled ('{}'), which cannot be read", file.source(),
          scaling);
   if (const GgufTensor* factors = file.Find("rope_freqs.weight"); factors != nullptr) {
+    // Only what can be read is known to lie in the file, and so to have a size to be trusted.
+    if (factors->bytes.empty()) {
+      Fail("{}: 'rope_freqs.weight' is stored as {}; F32, F16, BF16 and Q8_0 can be read",
+           file.source(), GgufTypeName(factors->type));
+    }
     std::vector<float> values(static_cast<std::size_t>(factors->size()));
     ConvertToFloat(*factors, values.data());
     for (const float value : values) {
