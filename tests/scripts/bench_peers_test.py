@@ -82,8 +82,9 @@ class BenchPeers(unittest.TestCase):
         peer = (ROOT / "bench/peers/torch_peer.py").read_text()
         program = (ROOT / "src/measure/single_task.cc").read_text()
         names = [line.split('"')[1] for line in program.splitlines() if line.startswith('    {"')]
-        self.assertEqual(len(names), 8)
-        for name in names:
+        compared = [name for name in names if name != "features-step"]  # PyTorch has no such step
+        self.assertEqual(len(compared), 8)
+        for name in compared:
             self.assertIn(f'"{name}": ', script)
             self.assertIn(f'"{name}": ', peer)
 
