@@ -18,7 +18,7 @@ all: build
 # The program alone.
 build:
 	@scripts/install-deps build
-	$(call SAY,Building the program: three and a half minutes the first time)
+	$(call SAY,Building the program: five minutes the first time)
 	$(call CONFIGURE)
 	$(COMPILE) --target clearhead
 
