@@ -10,6 +10,7 @@
 #include "api/boundary.h"
 #include "api/caller_hooks.h"
 #include "cli/common.h"
+#include "core/kept_memory.h"
 #include "core/threads.h"
 #include "model/packed_weights.h"
 #include "model/run.h"
@@ -23,11 +24,22 @@
 
 namespace clearhead::api {
 
+// Of the runs before, for the next. Enough for short prompts of GPT-2's size, where page faults
+// count; a bound, because nobody else can use it.
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
+
 struct Model::State {
   ModelInfo info;
   clearhead::Model model;
   std::optional<Tokenizer> tokenizer;
   std::unique_ptr<ThreadPool> pool;
+  // What runs hand out may be freed long after the model.
+  std::shared_ptr<KeptMemory> memory = std::make_shared<KeptMemory>(kKeptBytes);
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { memory->Close(); }
 
   const Tokenizer& Words() const {
     if (!tokenizer) Fail("'{}' has no tokenizer; give token ids", info.folder);
@@ -219,6 +231,7 @@ api::Run Model::Run(std::span<const std::int32_t> ids, const RunOptions& options
     const Host host = HostOf(control);
     const HostScope work_for(&host);
     const ThreadScope threads(state_->pool.get());
+    const KeptMemoryScope memory(state_->memory);
     CallerHooks hooks(options.hooks, config);
     RecordOptions record{.gradients = options.gradients,
                          .interventions = Translate(options.interventions, config),

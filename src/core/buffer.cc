@@ -10,8 +10,15 @@
 
 namespace clearhead::internal {
 
-void* AllocateAligned(std::int64_t count, std::size_t size_of_each) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// Smaller ones the C library keeps by itself.
+constexpr std::size_t kLeastKept = std::size_t{1} << 16;
+
+}  // namespace
+
+std::unique_ptr<void, FreeBlock> AllocateAligned(std::int64_t count, std::size_t size_of_each) {
   std::size_t bytes = 0;
   if (count < 0) Fail("a block of {} values was asked for; at least 0 are expected", count);
   if (__builtin_mul_overflow(static_cast<std::size_t>(count), size_of_each, &bytes) ||
@@ -22,6 +29,12 @@ void* AllocateAligned(std::int64_t count, std::size_t size_of_each) {
         count);
   }
   if (bytes == 0) return nullptr;
+  const std::shared_ptr<KeptMemory> home = bytes < kLeastKept ? nullptr : CurrentMemory();
+  if (home) {
+    if (const KeptMemory::Block kept = home->Take(bytes); kept.at != nullptr) {
+      return {kept.at, {home, kept.bytes}};
+    }
+  }
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* block = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
@@ -32,9 +45,15 @@ void* AllocateAligned(std::int64_t count, std::size_t size_of_each) {
         static_cast<double>(bytes) / 1e6);
   }
   if (alignment == kHugePage) ::madvise(block, rounded, MADV_HUGEPAGE);
-  return block;
+  return {block, {home, rounded}};
 }
 
-void FreeAligned(void* block) { std::free(block); }
+void FreeBlock::operator()(void* block) const {
+  if (home) {
+    home->Give({block, bytes});
+  } else {
+    std::free(block);
+  }
+}
 
 }  // namespace clearhead::internal
