@@ -20,10 +20,11 @@
 // Blocking, from the outside in:
 //
 //   task    a run of rows and a run of panels of C; threads take tasks one by one
-//   depth   up to 2048 of k: the rows of A that a task multiplies are at most 1 MiB and stay in L2
-//   panel   48 columns of B
-//   chunk   up to 192 of k: 36 KiB of a panel, in or near L1; a B that is not packed is copied
-//   block   8 rows (4 with few registers): MultiplyBlock, its rows of A come from L2 and its sums
+//   depth   up to 2048 of k: the rows of A that a task multiplies are at most 768 KiB and stay in
+//   L2 panel   48 columns of B chunk   up to 192 of k (320 with few registers): what a block reads
+//   of it is in or near L1; a B
+//           that is not packed is copied
+//   block   8 rows (6 with few registers): MultiplyBlock, its rows of A come from L2 and its sums
 //           stay in registers
 //
 // Between the chunks of a panel the sums wait in scratch and not in C, whose rows are often a
@@ -114,7 +115,7 @@ void MultiplyChunk(const GemmTask& t, const float* a, std::int64_t a_stride, con
   if (t.packed == nullptr) {
     const std::int64_t column = chunk.panel * kPanelColumns;
     CopyChunk(*t.b, chunk.k, chunk.depth, column, std::min(kPanelColumns, t.shape->n - column),
-              t.panel_copy + kMostChunk * kPanelColumns, t.panel_copy);
+              t.panel_copy + kLongestChunk * kPanelColumns, t.panel_copy);
     return MultiplyPanel(t.rows, chunk.depth, a, a_stride, t.panel_copy, AfterPlain(t, chunk), out);
   }
   const std::byte* from = t.packed->data() + (chunk.panel * t.shape->k + chunk.k) * kPanelColumns *
@@ -134,7 +135,7 @@ void MultiplyChunk(const GemmTask& t, const float* a, std::int64_t a_stride, con
 // row_copy[chunk][rows][depth of the chunk] = op(A)[rows of the task, first_k ..]
 void CopyRows(const GemmTask& t, std::int64_t first_k, std::int64_t depth) {
   const GemmOperand& a = *t.a;
-  const std::int64_t chunk = ChunkOf(t.shape->k);
+  const std::int64_t chunk = ChunkOf(t.shape->k, kMostChunk);
   for (std::int64_t k = 0; k < depth; k += chunk) {
     const std::int64_t count = std::min(chunk, depth - k);
     float* to = t.row_copy + k * t.rows;
@@ -166,7 +167,7 @@ void MultiplyPanelOf(const GemmTask& t, std::int64_t panel, std::int64_t first_k
       out.from = t.out->bias + column;
     }
   }
-  const std::int64_t chunk = ChunkOf(t.shape->k);
+  const std::int64_t chunk = ChunkOf(t.shape->k, kMostChunk);
   std::int64_t k = 0;
   do {
     const std::int64_t depth = std::min(chunk, deep - k);
@@ -187,14 +188,16 @@ void MultiplyPanelOf(const GemmTask& t, std::int64_t panel, std::int64_t first_k
 }
 
 void MultiplyTask(const GemmTask& t) {
+  const std::int64_t chunk = ChunkOf(t.shape->k, kMostChunk);
+  const std::int64_t depth = t.most_depth / chunk * chunk;
   std::int64_t first_k = 0;
   do {  // once for k = 0 too: C is what it starts from
-    const std::int64_t deep = std::min(t.depth, t.shape->k - first_k);
+    const std::int64_t deep = std::min(depth, t.shape->k - first_k);
     if (t.copies_rows) CopyRows(t, first_k, deep);
     for (std::int64_t panel = t.first_panel; panel < t.last_panel; ++panel) {
       MultiplyPanelOf(t, panel, first_k, deep);
     }
-    first_k += t.depth;
+    first_k += depth;
   } while (first_k < t.shape->k);
 }
 
@@ -228,7 +231,7 @@ struct PanelScratch {};
 struct SumScratch {};
 
 constexpr std::int64_t kRowUnit = 8;           // of the largest block
-constexpr std::int64_t kRowsBudget = 1 << 18;  // values of A in L2
+constexpr std::int64_t kRowsBudget = 3 << 16;  // values of A in L2, which has a panel to hold too
 constexpr std::int64_t kMostTaskRows = 512;
 constexpr std::int64_t kTasksPerThread = 3;    // so that a late thread is waited for briefly
 constexpr double kSerialProducts = 1 << 18;    // up to here sharing out costs more than it saves
@@ -268,8 +271,8 @@ void Multiply(const GemmTask& shared) {
   const GemmShape& shape = *shared.shape;
   if (shape.m <= 0 || shape.n <= 0) return;
   const bool serial = shared.use != nullptr;
-  const Cut cut = CutOf(shape, shared.depth, serial ? 1 : ThreadsFor(shape));
-  const std::int64_t deep = std::min(shape.k, shared.depth);
+  const Cut cut = CutOf(shape, shared.most_depth, serial ? 1 : ThreadsFor(shape));
+  const std::int64_t deep = std::min(shape.k, shared.most_depth);
   const std::int64_t block_rows =
       CeilDivide(CeilDivide(shape.m, kRowUnit), cut.row_blocks) * kRowUnit;
   const auto multiply = [&](std::int64_t i) {
@@ -283,7 +286,7 @@ void Multiply(const GemmTask& shared) {
         task.a->op == Op::kTranspose ||
         (task.rows > kRowUnit && task.last_panel - task.first_panel >= kPanelsWorthACopy);
     task.row_copy = ThreadScratch<float, RowScratch>(task.rows * deep);
-    task.panel_copy = ThreadScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
+    task.panel_copy = ThreadScratch<float, PanelScratch>(2 * kLongestChunk * kPanelColumns);
     task.sums = ThreadScratch<float, SumScratch>(task.rows * kPanelColumns);
     HWY_DYNAMIC_DISPATCH(MultiplyTask)(task);
   };
@@ -292,7 +295,7 @@ void Multiply(const GemmTask& shared) {
     return;
   }
   PrepareScratch<float, RowScratch>(block_rows * deep);
-  PrepareScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
+  PrepareScratch<float, PanelScratch>(2 * kLongestChunk * kPanelColumns);
   PrepareScratch<float, SumScratch>(block_rows * kPanelColumns);
   ParallelFor(cut.row_blocks * cut.groups, multiply);
 }
@@ -301,7 +304,7 @@ void MultiplyInto(const GemmShape& shape, const GemmOperand& a, const WeightOper
                   const PackedPanels* packed, const GemmOutput& out) {
   Check(!(out.accumulate && out.bias != nullptr), "a product adds to C or starts from a bias");
   Multiply(
-      {.shape = &shape, .a = &a, .b = b, .packed = packed, .out = &out, .depth = DepthOf(shape.k)});
+      {.shape = &shape, .a = &a, .b = b, .packed = packed, .out = &out, .most_depth = kMostDepth});
 }
 
 }  // namespace
@@ -314,9 +317,9 @@ void PackedPanels::Pack(const WeightOperand& b, std::int64_t k, std::int64_t n) 
   k_ = k;
   n_ = n;
   dtype_ = b.weight.dtype;
-  PrepareScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
+  PrepareScratch<float, PanelScratch>(2 * kLongestChunk * kPanelColumns);
   ParallelFor(panels, [&](std::int64_t panel) {
-    float* scratch = ThreadScratch<float, PanelScratch>(2 * kMostChunk * kPanelColumns);
+    float* scratch = ThreadScratch<float, PanelScratch>(2 * kLongestChunk * kPanelColumns);
     std::byte* to = storage_.data() + panel * values * size;
     if (dtype_ == DType::kF32) {
       HWY_DYNAMIC_DISPATCH(PackPanel)
@@ -349,7 +352,7 @@ void GemmByPanels(std::int64_t m, const GemmOperand& a, const PackedPanels& b,
             .packed = &b,
             .out = nullptr,
             .use = &use,
-            .depth = std::max<std::int64_t>(shape.k, 1)});
+            .most_depth = shape.k + kLongestChunk});
 }
 
 }  // namespace clearhead

@@ -17,7 +17,7 @@ struct GemmTask {
   const PackedPanels* packed;                                      // this
   const GemmOutput* out;                                           // or
   const std::function<void(const FinishedPanel&)>* use = nullptr;  // this
-  std::int64_t depth = 0;                                          // of k at a time
+  std::int64_t most_depth = 0;                                     // of k at a time
   std::int64_t first_row = 0, rows = 0, first_panel = 0, last_panel = 0;
   bool copies_rows = false;
   float* row_copy = nullptr;    // [chunk of k][rows][of the chunk], if it copies
