@@ -19,13 +19,15 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<long> allocations{0};
+}  // namespace
 
+#if CLEARHEAD_COUNTS_ALLOCATIONS
+namespace {
 void Count() {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
 }
 }  // namespace
 
-#if CLEARHEAD_COUNTS_ALLOCATIONS
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
