@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "core/threads.h"
 #include "kernels/loss.h"
@@ -20,9 +21,7 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// log sum exp of a row. The sum runs in 64 partial sums of at most V/64 terms each, then in double:
-// fp32 rounding stays below 1e-6 even for a vocabulary of 50257.
-double LogSumExp(std::int64_t n, const float* x) {
+float LargestLogit(std::int64_t n, const float* x) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto maxima = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -30,14 +29,22 @@ double LogSumExp(std::int64_t n, const float* x) {
   for (; i + lanes <= n; i += lanes) maxima = hn::Max(maxima, hn::LoadU(d, x + i));
   float maximum = hn::GetLane(hn::MaxOfLanes(d, maxima));
   for (; i < n; ++i) maximum = std::max(maximum, x[i]);
+  return maximum;
+}
 
+// log sum exp of a row. The sum runs in 64 partial sums of at most V/64 terms each, then in double:
+// fp32 rounding stays below 1e-6 even for a vocabulary of 50257.
+double LogSumExp(std::int64_t n, const float* x) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const float maximum = LargestLogit(n, x);
   const auto vmax = hn::Set(d, maximum);
   const auto floor = hn::Set(d, -87.0f);
   auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
   const auto term = [&](std::int64_t at) {
     return hn::Exp(d, hn::Max(floor, hn::Sub(hn::LoadU(d, x + at), vmax)));
   };
-  i = 0;
+  std::int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     sum0 = hn::Add(sum0, term(i));
     sum1 = hn::Add(sum1, term(i + lanes));
@@ -62,6 +69,25 @@ void ScaledSoftmax(std::int64_t n, float log_sum, float scale, float* x) {
     hn::StoreU(hn::Mul(p, factor), d, x + i);
   }
   for (; i < n; ++i) x[i] = scale * std::exp(x[i] - log_sum);
+}
+
+// weights = exp((x - largest) / temperature); returns their sum.
+double TemperedWeights(std::int64_t n, const float* x, float largest, float factor,
+                       float* weights) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, largest), scale = hn::Set(d, factor), floor = hn::Set(d, -87.0f);
+  auto sums = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto tempered = hn::Mul(hn::Sub(hn::LoadU(d, x + i), shift), scale);
+    const auto weight = hn::Exp(d, hn::Max(floor, tempered));
+    hn::StoreU(weight, d, weights + i);
+    sums = hn::Add(sums, weight);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; i < n; ++i) sum += weights[i] = std::exp((x[i] - largest) * factor);
+  return sum;
 }
 
 // s = scale ((1 + w) p_s - w p_t); returns sum p_t (log p_t - log p_s).
@@ -99,9 +125,40 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace clearhead {
 
+HWY_EXPORT(LargestLogit);
 HWY_EXPORT(LogSumExp);
+HWY_EXPORT(TemperedWeights);
 HWY_EXPORT(ScaledSoftmax);
 HWY_EXPORT(DistilledRow);
+
+std::int64_t DrawFromSoftmax(std::span<const float> logits, double temperature, double uniform) {
+  constexpr std::int64_t kPiece = 256;  // sums are kept of pieces; that of the draw is made again
+  const auto n = static_cast<std::int64_t>(logits.size());
+  const float largest = HWY_DYNAMIC_DISPATCH(LargestLogit)(n, logits.data());
+  // Beyond fp32's range, 0 x infinity would be the weight of the largest.
+  const auto factor = static_cast<float>(std::min(1.0 / temperature, 1e30));
+  float weights[kPiece];
+  const auto weigh = [&](std::int64_t first) {
+    return HWY_DYNAMIC_DISPATCH(TemperedWeights)(std::min(kPiece, n - first), logits.data() + first,
+                                                 largest, factor, weights);
+  };
+  std::vector<double> before;  // sums of all weights before a piece
+  double total = 0.0;
+  for (std::int64_t first = 0; first < n; first += kPiece) {
+    before.push_back(total);
+    total += weigh(first);
+  }
+  const double wanted = uniform * total;
+  const auto piece = std::upper_bound(before.begin(), before.end(), wanted) - before.begin() - 1;
+  std::int64_t i = piece * kPiece;
+  weigh(i);
+  const std::int64_t last = std::min(i + kPiece, n) - 1;
+  for (double sum = before[static_cast<std::size_t>(piece)]; i < last; ++i) {
+    sum += weights[i % kPiece];
+    if (sum > wanted) break;
+  }
+  return i;
+}
 
 void CrossEntropy(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets,
                   float* logits, float* loss, float gradient_scale) {

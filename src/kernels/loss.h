@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Softmax cross-entropy, in place on a block of logits.
+// Softmax cross-entropy, in place on a block of logits, and draws from a softmax.
 //   loss = log sum_v exp(logits[v]) - logits[target]
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace clearhead {
 
@@ -29,5 +30,9 @@ struct DistilledLosses {  // each [rows]
 
 // Overwrites the student's logits by gradient_scale * d(loss + distill divergence) / d logits.
 void DistilledCrossEntropy(const DistilledRows& problem, float* logits, const DistilledLosses& out);
+
+// The first i with  sum_{j <= i} softmax(logits / temperature)[j] > uniform:  a draw, where
+// `uniform` is one from [0, 1]. The temperature is above 0, and there is a logit.
+std::int64_t DrawFromSoftmax(std::span<const float> logits, double temperature, double uniform);
 
 }  // namespace clearhead

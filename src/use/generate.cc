@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <numeric>
 
 #include "core/random.h"
+#include "kernels/loss.h"
 #include "model/output.h"
 #include "model/run.h"
 
@@ -32,47 +32,23 @@ std::vector<std::int32_t> LargestTokens(std::span<const float> logits, std::int6
   return order;
 }
 
-// An index drawn with probability weight(i) / sum of weights. Sums are kept at the ends of chunks;
-// the chunk where the draw falls is summed again.
-template <typename WeightOf>
-std::size_t DrawIndex(std::size_t count, double uniform, const WeightOf& weight) {
-  constexpr std::size_t kChunk = 256;
-  std::vector<double> sums;  // before each chunk
-  double sum = 0.0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i % kChunk == 0) sums.push_back(sum);
-    sum += weight(i);
-  }
-  const double wanted = uniform * sum;
-  const auto chunk = std::upper_bound(sums.begin(), sums.end(), wanted) - sums.begin() - 1;
-  std::size_t i = static_cast<std::size_t>(chunk) * kChunk;
-  for (sum = sums[static_cast<std::size_t>(chunk)]; i + 1 < count; ++i) {
-    sum += weight(i);
-    if (sum > wanted) break;
-  }
-  return i;
-}
-
 }  // namespace
 
 std::int32_t SampleToken(std::span<const float> logits, const GenerateOptions& options,
                          double uniform) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
   if (options.temperature <= 0.0) {
-    return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), largest) -
+    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) -
                                      logits.begin());
   }
-  const auto weight = [&](float logit) {
-    return std::exp(static_cast<float>((logit - largest) / options.temperature));
-  };
   if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) {
     const std::vector<std::int32_t> kept = LargestTokens(logits, options.top_k);
-    return kept[DrawIndex(kept.size(), uniform, [&](std::size_t i) {
-      return weight(logits[static_cast<std::size_t>(kept[i])]);
-    })];
+    std::vector<float> largest;
+    for (const std::int32_t token : kept) {
+      largest.push_back(logits[static_cast<std::size_t>(token)]);
+    }
+    return kept[static_cast<std::size_t>(DrawFromSoftmax(largest, options.temperature, uniform))];
   }
-  return static_cast<std::int32_t>(
-      DrawIndex(logits.size(), uniform, [&](std::size_t i) { return weight(logits[i]); }));
+  return static_cast<std::int32_t>(DrawFromSoftmax(logits, options.temperature, uniform));
 }
 
 Generation Generate(const Model& model, std::vector<std::int32_t> prompt,

@@ -183,6 +183,28 @@ TEST(CrossEntropy, LossAndGradientMatchDouble) {
   }
 }
 
+// Sizes around vectors and pieces; a grid of uniform numbers, of which each draws the token that a
+// sum in double says, but for those within rounding of a border.
+TEST(DrawFromSoftmax, FollowsTheSumsInDouble) {
+  for (const std::int64_t V : {1, 2, 15, 16, 17, 255, 256, 257, 1000, 4096}) {
+    const std::vector<float> logits = RandomValues(V, 17, 3.0);
+    for (const double temperature : {0.3, 1.0, 2.5}) {
+      SCOPED_TRACE(fmt::format("{} logits, temperature {}", V, temperature));
+      double total = 0.0;
+      std::vector<double> ends;
+      for (const float logit : logits) ends.push_back(total += std::exp(logit / temperature));
+      for (int i = 0; i <= 500; ++i) {
+        const double uniform = i / 500.0;
+        const std::int64_t drawn = DrawFromSoftmax(logits, temperature, uniform);
+        const auto at = static_cast<std::size_t>(drawn);
+        ASSERT_TRUE(drawn >= 0 && drawn < V);
+        EXPECT_GE(ends[at] / total, uniform - 1e-6);
+        EXPECT_LE(drawn == 0 ? 0.0 : ends[at - 1] / total, uniform + 1e-6);
+      }
+    }
+  }
+}
+
 TEST(CrossEntropy, ExtremeLogitsStayFinite) {
   std::vector<float> logits = {1e4f, -1e4f, 0.0f, 1e4f};
   const std::vector<std::int32_t> targets = {1, 1};
