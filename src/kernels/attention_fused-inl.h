@@ -84,7 +84,9 @@ void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input,
   float* weights = parts.Take(kQueryBlock * row_stride);
   std::int32_t* columns = ThreadScratch<std::int32_t, TaskScratch>(shape.keys);
   PackTransposed(Slice(shape, input.k, b, h), keys, depth, k_panels);
-  PackPanels(Slice(shape, input.v, b, h), keys, depth, 1.0f, panel_stride, v_panels);
+  const HeadSlice<const float> v = Slice(shape, input.v, b, h);
+  const bool single = shape.queries == 1;
+  if (!single) PackPanels(v, keys, depth, 1.0f, panel_stride, v_panels);
 
   const HeadSlice<const float> q = Slice(shape, input.q, b, h);
   const HeadSlice<float> out = Slice(shape, z, b, h);
@@ -105,14 +107,18 @@ void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input,
     }
     if (statistics != nullptr) statistics[i] = block_statistics;
 
-    std::fill(z_rows, z_rows + kQueryBlock * width, 0.0f);
-    bool sparse[kQueryBlock / kTileRows];
-    for (std::int64_t m = 0; m < block.rows; m += kTileRows) {
+    std::fill(z_rows, z_rows + RoundUp(block.rows, kTileRows) * width, 0.0f);
+    bool summed[kQueryBlock / kTileRows] = {};
+    if (single) {
+      RowSum(weights, keys, v.data, v.row_stride, depth, z_rows);
+      summed[0] = true;
+    }
+    for (std::int64_t m = 0; RowFunction::kSparse && !single && m < block.rows; m += kTileRows) {
       std::int64_t open = 0, pairs = 0;
       const std::int64_t end = std::min(m + kTileRows, block.rows);
       for (std::int64_t n = m; n < end; ++n) open += rows[n].open, pairs += block.Visible(n);
-      sparse[m / kTileRows] = RowFunction::kSparse && open * kSparseSumCost < pairs;
-      if (!sparse[m / kTileRows]) continue;
+      if (open * kSparseSumCost >= pairs) continue;
+      summed[m / kTileRows] = true;
       for (std::int64_t n = m; n < end; ++n) {
         const float* row = weights + n * row_stride;
         const std::int64_t count = ListNonzero(row, block.Visible(n), columns);
@@ -122,7 +128,7 @@ void ForwardBlocks(const AttentionShape& shape, const AttentionInput& input,
     // Dense tiles key tile by key tile: a panel of values then stays in the first-level cache.
     for (std::int64_t key = 0; key < block.Visible(block.rows - 1); key += kKeyTile) {
       WeightedSum(BlockAt(shape, first, key, kKeyTile), weights + key, row_stride,
-                  v_panels + key * kPanel, panel_stride, width, z_rows, sparse);
+                  v_panels + key * kPanel, panel_stride, width, z_rows, summed);
     }
     for (std::int64_t m = 0; m < block.rows; ++m) {
       UnpackRows(z_rows + m * width, width, 1, depth, 1.0f / rows[m].sum,

@@ -122,6 +122,41 @@ inline HWY_NOINLINE void TransposedWeightedSum(const CausalBlock& block, const f
   }
 }
 
+// sum[columns] = sum over rows of weights[row] b[row][columns], for a single row of weights: b is
+// read where it is, since copying it into panels costs more than the product. `sum` has room for
+// whole vectors.
+template <int kVectors>
+HWY_INLINE void RowSumPart(const float* weights, std::int64_t rows, const float* b,
+                           std::int64_t b_row, float* sum) {
+  const FloatTag d;
+  Vector sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+  for (std::int64_t r = 0; r < rows; ++r, b += b_row) {
+    const Vector w = hn::Set(d, weights[r]);
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] = hn::MulAdd(w, hn::LoadU(d, b + v * kLanes), sums[v]);
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, sum + v * kLanes);
+}
+inline HWY_NOINLINE void RowSum(const float* weights, std::int64_t rows, const float* b,
+                                std::int64_t b_row, std::int64_t columns, float* sum) {
+  const FloatTag d;
+  std::int64_t c = 0;
+  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) {
+    RowSumPart<4>(weights, rows, b + c, b_row, sum + c);
+  }
+  for (; c + kLanes <= columns; c += kLanes) RowSumPart<1>(weights, rows, b + c, b_row, sum + c);
+  if (c == columns) return;
+  HWY_ALIGN float rest[kLanes] = {};
+  Vector last = hn::Zero(d);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::copy_n(b + r * b_row + c, columns - c, rest);
+    last = hn::MulAdd(hn::Set(d, weights[r]), hn::Load(d, rest), last);
+  }
+  hn::StoreU(last, d, sum + c);
+}
+
 // Columns of the nonzero weights of a row, in order; returns their number. The row has its zero
 // tail.
 inline HWY_NOINLINE std::int64_t ListNonzero(const float* row, std::int64_t count,

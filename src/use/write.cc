@@ -2,9 +2,11 @@
 #include "use/write.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/kept_memory.h"
 #include "core/random.h"
 #include "core/threads.h"
 #include "model/output.h"
@@ -125,6 +127,9 @@ void WriteDocuments(const Model& model, const WriteOptions& options,
                     const std::function<bool(std::int64_t)>& on_tokens) {
   CheckTokens(model.config, options.start, 1, static_cast<std::int64_t>(options.start.size()));
   Check(options.at_once >= 1, "at least one document is written at once");
+  // As documents end, batches shrink, and buffers with them.
+  constexpr std::size_t kKeptBytes = std::size_t{256} << 20;
+  const KeptMemoryScope memory(std::make_shared<KeptMemory>(kKeptBytes));
   for (std::int64_t done = 0; done < options.documents;) {
     const std::int64_t count = std::min(options.at_once, options.documents - done);
     Batch batch(model, options, options.first_document + done, count);
