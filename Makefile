@@ -45,7 +45,7 @@ check:
 	@scripts/check $(BUILD) $(JOBS)
 
 asan:
-	@$(MAKE) test PRESET=asan
+	@LSAN_OPTIONS=print_suppressions=0:suppressions=$(CURDIR)/tests/lsan.supp $(MAKE) test PRESET=asan
 
 # What has threads: the pool, kernels, training, circuits, the page's server. Only these programs are built.
 TSAN_TESTS := core_test kernels_test attention_test train_test circuits_test viewer_test

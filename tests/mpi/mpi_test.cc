@@ -47,7 +47,8 @@ ShellRun Shell(const fs::path& folder, const std::string& line) {
 std::string OnRanks(int ranks, const std::string& arguments) {
   return fmt::format(
       "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
-      "LSAN_OPTIONS=suppressions=" CLEARHEAD_LSAN_SUPPRESSIONS
+      "ASAN_OPTIONS=fast_unwind_on_malloc=0 "
+      "LSAN_OPTIONS=print_suppressions=0:suppressions=" CLEARHEAD_LSAN_SUPPRESSIONS
       " "
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 {} -n {} sh -c '"
       "RANK=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}; echo $$ > pid.$RANK; exec {} {}'",
