@@ -41,12 +41,18 @@ struct ProgramRun {
   }
 };
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::chrono::seconds kProgramLimit{900};
+#else
+constexpr std::chrono::seconds kProgramLimit{120};
+#endif
+
 struct ProgramInput {
   std::string text = {};              // standard input
   std::string out = {};               // a file for stdout (then not captured), e.g. /dev/full
   bool close_out = false;             // start with stdout closed
   std::filesystem::path folder = {};  // working folder
-  std::chrono::seconds limit{120};
+  std::chrono::seconds limit = kProgramLimit;
 };
 
 inline ProgramRun RunProgram(const std::vector<std::string>& arguments,
