@@ -67,6 +67,8 @@ class Robustness(unittest.TestCase):
         np.testing.assert_array_equal(inner[0], model.run("11+22=").logits)
 
     def test_ctrl_c_stops_work(self):
+        # A shell that starts a command in the background tells it to ignore Ctrl-C, and the interpreter obeys.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         model = ch.load("addition")
         with tempfile.TemporaryDirectory() as folder:
             text = long_text(folder)
