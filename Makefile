@@ -47,8 +47,8 @@ check:
 asan:
 	@LSAN_OPTIONS=print_suppressions=0:suppressions=$(CURDIR)/tests/lsan.supp $(MAKE) test PRESET=asan
 
-# What has threads: the pool, kernels, training, circuits, the page's server. Only these programs are built.
-TSAN_TESTS := core_test kernels_test attention_test train_test circuits_test viewer_test
+# What has threads: the pool, kernels, training, circuits, the page's server, callers of the library, ranks. Only these programs are built.
+TSAN_TESTS := core_test kernels_test attention_test train_test circuits_test viewer_test api_test mpi_test
 tsan:
 	@scripts/install-deps test
 	@cmake --preset tsan >/dev/null

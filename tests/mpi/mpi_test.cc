@@ -132,6 +132,9 @@ TEST_F(Mpi, RanksMakeTheRunOfOne) {
 
 // Windows of a text and prompts of a task are dealt out; what is found has the bits of one rank's.
 TEST_F(Mpi, WhatIsMeasuredIsThatOfOne) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "shipped models take minutes with the thread sanitizer";
+#endif
   // Leaks are looked for in the other tests: whole stacks of every allocation would take minutes.
   ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
   const auto without_times = [](const std::string& out) {
@@ -200,8 +203,8 @@ TEST_F(Mpi, SparsifyAndFeaturesToo) {
 // The moments of 38 million parameters take 302 MB: with two ranks each has half of them, and as
 // many sequences as the one had.
 TEST_F(Mpi, MomentsAreHalvedInMemory) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the address sanitizer's own memory is measured with it";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's own memory is measured with it";
 #endif
   std::vector<double> peaks;
   double parameters = 0.0;
