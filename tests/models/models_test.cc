@@ -155,6 +155,9 @@ INSTANTIATE_TEST_SUITE_P(Models, ShippedModel,
 class ShippedFeatures : public testing::TestWithParam<const char*> {};
 
 TEST_P(ShippedFeatures, MeetTheirFigures) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "figures that take a quarter of an hour with a sanitizer";
+#endif
   const fs::path features = kModels / GetParam();
   ASSERT_TRUE(fs::exists(features / "config.yaml")) << features << " is missing";
   Json figures = ReadJsonFile(features / "figures.json");
