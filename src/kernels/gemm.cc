@@ -20,9 +20,9 @@
 // Blocking, from the outside in:
 //
 //   task    a run of rows and a run of panels of C; threads take tasks one by one
-//   depth   up to 2048 of k: the rows of A that a task multiplies are at most 768 KiB and stay in
-//   L2 panel   48 columns of B chunk   up to 192 of k (320 with few registers): what a block reads
-//   of it is in or near L1; a B
+//   depth   up to 2048 of k: a task's rows of A are at most 768 KiB and stay in L2
+//   panel   48 columns of B
+//   chunk   up to 192 of k (320 with few registers): what a block reads of it is in or near L1; a B
 //           that is not packed is copied
 //   block   8 rows (6 with few registers): MultiplyBlock, its rows of A come from L2 and its sums
 //           stay in registers

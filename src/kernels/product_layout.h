@@ -7,7 +7,7 @@
 namespace clearhead {
 
 // B is cut into panels of 48 columns, each [k][48] in one piece, the last one filled up with zeros.
-// 48 is three vectors of AVX-512, and a multiple of three vectors of everything narrower.
+// 48 is three vectors of AVX-512, and a multiple of two and of three of everything narrower.
 inline constexpr std::int64_t kPanelColumns = 48;
 
 // k is cut into nearly equal chunks of at most `most`, which the instruction set decides
