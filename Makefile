@@ -67,9 +67,9 @@ package:
 results: build
 	@scripts/results $(BUILD)/bin/clearhead
 
-# The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text.
+# The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text, with PAIR=deep too the deep one.
 models: build
-	@scripts/models $(BUILD)/bin/clearhead $(or $(FOLDER),$(BUILD)/models) $(TEXT)
+	@scripts/models $(BUILD)/bin/clearhead $(or $(FOLDER),$(BUILD)/models) $(or $(PAIR),$(if $(TEXT),tale,addition)) $(TEXT)
 
 bench:
 	@scripts/install-deps bench
