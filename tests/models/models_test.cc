@@ -142,7 +142,8 @@ TEST_P(ShippedModel, MeetsItsFigures) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ShippedModel,
-                         testing::Values("addition", "addition-sparse", "tale", "tale-sparse"),
+                         testing::Values("addition", "addition-sparse", "tale", "tale-sparse",
+                                         "deep", "deep-sparse"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::replace(text.begin(), text.end(), '-', '_');
@@ -236,6 +237,19 @@ TEST(ShippedPair, TheSparseModelTakesFewerHeads) {
   }
 }
 
+// As in docs/deep.md, on fewer prompts. Counts may move by a head where a CPU rounds differently.
+TEST(ShippedPair, TheDeepModelsCircuitShrinks) {
+  const TemporaryFolder folder;
+  const Json json =
+      SucceedJson(UnderThreads({"circuit", kModels / "deep", kModels / "deep-sparse", "--task",
+                                "greater-than", "--n", "30", "--out", folder / "circuit"}));
+  ASSERT_EQ(json["models"].size(), 2u);
+  const Json &dense = json["models"][0], &sparse = json["models"][1];
+  EXPECT_GE(dense["at_90"].get<double>(), 2.5 * sparse["at_90"].get<double>());
+  EXPECT_GE(dense["attention_edges"]["kept"].get<double>(),
+            3.0 * sparse["attention_edges"]["kept"].get<double>());
+}
+
 // What docs/features.md shows with the features that ship. Training them takes longer.
 TEST(ShippedModels, DocsAboutFeaturesRun) {
   const fs::path root = fs::path(CLEARHEAD_TEST_DATA) / ".." / "..";
@@ -265,7 +279,7 @@ TEST(ShippedModels, EachIsSmallAndTold) {
     EXPECT_TRUE(fs::exists(entry.path() / "figures.json")) << entry.path();
     EXPECT_LE(fs::file_size(entry.path() / "model.safetensors"), 15'000'000u) << entry.path();
   }
-  EXPECT_EQ(models, 4u);
+  EXPECT_EQ(models, 6u);
   std::uintmax_t bytes = 0;
   for (const char* name : {"tale-features", "tale-sparse-features"}) {
     EXPECT_TRUE(fs::exists(kModels / name / "README.md")) << name;
