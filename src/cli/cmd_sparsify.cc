@@ -199,15 +199,15 @@ void Run(const Options& given) {
         fmt::format("interrupted at step {}; go on with the same command and --resume", r.step));
   }
   if (Ranks().first()) Draw(o.out, r.dense_loss, s.tolerance);
+  const fs::path kept = r.best ? fs::path(o.out) : fs::path(o.out) / kLastModel;
+  if (Ranks().first()) tokenizer.Save(kept);
   if (!r.best) {
     Fail(
         "no model within {} nats of the dense validation loss {:.4f} was found: the last had loss "
-        "{:.4f} at {:.2f} % open "
-        "gates; train longer, lower --lr, or raise --tolerance (metrics.jsonl and sparsify.svg are "
-        "in '{}')",
-        s.tolerance, r.dense_loss, r.last.loss, 100.0 * r.last.edge_fraction, o.out);
+        "{:.4f} at {:.2f} % open gates and is kept in '{}'; train longer, lower --lr, or raise "
+        "--tolerance (metrics.jsonl and sparsify.svg are in '{}')",
+        s.tolerance, r.dense_loss, r.last.loss, 100.0 * r.last.edge_fraction, kept.string(), o.out);
   }
-  if (Ranks().first()) tokenizer.Save(o.out);
   Json json = {{"out", o.out},
                {"dense_loss", r.dense_loss},
                {"tolerance", s.tolerance},

@@ -384,10 +384,14 @@ SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
     choosing.ranks = quoted.ranks = nullptr;  // the others have left
     result.swept = ChooseBias(dense, choosing, options.tolerance, &kept);
     const SparseQuality quality = MeasureQuality(kept, quoted);
-    if (run.best() || quality.loss <= run.target()) result.best = quality;
+    if (run.best() || quality.loss <= run.target()) {
+      result.best = quality;
+    } else {
+      result.last = quality;
+    }
   }
   result.gate_bias = kept.config.gate_bias;
-  if (result.best) SaveModel(kept, out);
+  SaveModel(kept, result.best ? out : out / kLastModel);
   std::error_code ignored;
   std::filesystem::remove_all(best_folder, ignored);
   RemoveCheckpoints(CheckpointFolder(out));

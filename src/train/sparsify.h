@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "train/multiplier.h"
 #include "train/rate_probe.h"
@@ -77,11 +78,14 @@ struct SparsifyResult {
   double tokens_per_second = 0.0;
 };
 
+// Folder in `out` of the model as it was at the end, where no model met the tolerance.
+inline constexpr std::string_view kLastModel = "last";
+
 // The dense model with gates.
 Model GatedCopy(const Model& dense, float bias, bool bias_by_head);
 
 // Trains a gated copy of `dense` and leaves the best feasible model in `out` (config.json,
-// model.safetensors). metrics.jsonl, checkpoints, resume, NaN stop and interruption are those of
+// model.safetensors), the last one in a folder there if none is. metrics.jsonl, checkpoints, resume, NaN stop and interruption are those of
 // Train.
 SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,

@@ -207,6 +207,10 @@ TEST(SparsifyCommand, ATargetOutOfReachSaysTheNumbers) {
   EXPECT_EQ(run.ErrorLines().size(), 1u) << run.err;
   EXPECT_FALSE(fs::exists(folder / "sparse/model.safetensors"));
   EXPECT_TRUE(fs::exists(folder / "sparse/sparsify.svg"));
+  // What hours made is not thrown away: it is a model, under a name of its own.
+  EXPECT_NE(run.err.find((folder / "sparse/last").string()), std::string::npos) << run.err;
+  const Json last = SucceedJson({"eval", folder / "sparse/last", "--text", Text()});
+  EXPECT_EQ(last["edge_fraction"], 0.0);
   // Its metrics are not lost to the next attempt.
   ExpectFailure(Arguments(folder / "sparse", {"--steps", "4"}), 1,
                 {"metrics.jsonl", "another folder"});
