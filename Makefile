@@ -67,7 +67,8 @@ package:
 results: build
 	@scripts/results $(BUILD)/bin/clearhead
 
-# The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text, with PAIR=deep too the deep one.
+# The addition pair from nothing; with TEXT="a.txt b.txt" the tale pair from your own text, with PAIR=deep too the deep one;
+# PAIR=stories15M TEXT=models-cache/stories15M makes that model sparse from its own words.
 models: build
 	@scripts/models $(BUILD)/bin/clearhead $(or $(FOLDER),$(BUILD)/models) $(or $(PAIR),$(if $(TEXT),tale,addition)) $(TEXT)
 
