@@ -303,6 +303,10 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
       ->check(PositiveNumber());
   command->add_option("--lambda-rate", s.multiplier.rate, "How fast it moves (default: 0.02)")
       ->check(PositiveNumber());
+  command
+      ->add_option("--settle", s.settle,
+                   "Last share of the steps in which gates have no noise, as in use (default: 0)")
+      ->check(Range(0.0, 1.0));
   command->add_flag("--hold", s.hold,
                     "Keep the penalty up where opening gates would not lower the loss");
   command->add_flag("--concentrate", s.concentrate,

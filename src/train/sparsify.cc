@@ -40,6 +40,7 @@ Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
   if (o.rest_lr) json["rest_lr"] = *o.rest_lr;
   if (o.concentrate) json["concentrate"] = true;
   if (o.hold) json["hold"] = true;
+  if (o.settle > 0.0) json["settle"] = o.settle;
   if (o.sweep_bias) json["sweep_bias"] = true;
   if (o.cut_vocabulary) json["cut_vocabulary"] = true;
   return json;
@@ -57,6 +58,11 @@ double RateAt(const SparsifyOptions& o, std::int64_t step) {
 double SlackAt(const SparsifyOptions& o, std::int64_t step) {
   const double done = static_cast<double>(step) / static_cast<double>(o.steps);
   return o.slack * RateAt(o, step) / o.lr + o.push * std::max(0.0, 1.0 - 2.0 * done);
+}
+
+GateMode GatesAt(const SparsifyOptions& o, std::int64_t step) {
+  const double left = static_cast<double>(o.steps - step);
+  return left <= o.settle * static_cast<double>(o.steps) ? GateMode::kHard : GateMode::kSampled;
 }
 
 // How often, and how far, the held multiplier looks whether more open gates would help; and how
@@ -148,7 +154,8 @@ class SparsifyRun final : public TrainingRun {
   RunStep Gradients(std::int64_t step) override {
     const double lr = RateAt(options_, step), slack = SlackAt(options_, step);
     const double beta = multiplier_.beta();
-    const SparsifyStepResult r = step_.Gradients(optimizer_, material_.dense, batches_, step, beta);
+    const SparsifyStepResult r = step_.Gradients(optimizer_, material_.dense, batches_, step, beta,
+                                                 GatesAt(options_, step));
     const bool held = Look(step);
     multiplier_.Update(r.loss - r.dense_loss - slack, held);
     progress_.result = r;

@@ -36,6 +36,9 @@ struct SparsifyOptions {
   float distill = 1.0f;
   bool concentrate = false;  // few heads with many open gates rather than many with few
   MultiplierOptions multiplier;
+  // The last share of the steps, in which gates have no noise: the weights settle in what is
+  // measured and kept, and the constraint looks at that.
+  double settle = 0.0;
   bool hold = false;            // keep the penalty up where opening gates would not lower the loss
   bool cut_vocabulary = false;  // steps see the tokens of the training text alone
   bool sweep_bias = false;  // at the end choose the bias, on a half of the validation text that no

@@ -87,7 +87,8 @@ void SparsifyStep::TeacherLogits(const Pass& teacher, std::int64_t first_row, st
 }
 
 SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& dense,
-                                           Batches& batches, std::int64_t step, double beta) {
+                                           Batches& batches, std::int64_t step, double beta,
+                                           GateMode mode) {
   const StepShape& shape = options_.shape;
   const std::int64_t rows = own_.batch * shape.context, C = dense.config.width;
   const std::int64_t V = dense.config.vocabulary;
@@ -114,7 +115,7 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
     for (std::int64_t b = 0; b < own_.batch; ++b) {
       starts_[static_cast<std::size_t>(b)] = batches.Start(first + b);
     }
-    GateRun gates{.mode = GateMode::kSampled};
+    GateRun gates{.mode = mode};
     gates.noise = {.seed = options_.seed,
                    .step = static_cast<std::uint64_t>(step),
                    .first_sample = static_cast<std::uint64_t>(first)};

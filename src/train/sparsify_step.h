@@ -33,11 +33,11 @@ struct SparsifyStepOptions {
 };
 
 struct SparsifyStepResult {
-  double loss = 0.0;        // cross-entropy with sampled gates
+  double loss = 0.0;        // cross-entropy with the gates of the step
   double dense_loss = 0.0;  // the teacher's, on the same batch
   double divergence = 0.0;  // KL(dense || sparse)
   double penalty = 0.0;     // mean gate probability over layers, heads and causal pairs
-  double open_share = 0.0;  // of the sampled gates
+  double open_share = 0.0;  // of these gates
   double gradient_norm = 0.0;
   int broken_rank = -1;  // the first whose numbers are not finite, if there are several
 };
@@ -48,9 +48,9 @@ class SparsifyStep {
   SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options);
 
   // Gradients of (CE + distill KL + beta P) / (1 + beta) into the optimiser, which holds the
-  // student. `step` is a coordinate of the noise. Allocates nothing.
+  // student. `step` is a coordinate of the noise of sampled gates. Allocates nothing.
   SparsifyStepResult Gradients(Optimizer& optimizer, const Model& dense, Batches& batches,
-                               std::int64_t step, double beta);
+                               std::int64_t step, double beta, GateMode mode = GateMode::kSampled);
 
   // By how much the loss of the last batch would be lower with every gate's bias raised by `shift`:
   // hard gates, the weights of the last call. Negative where open gates do harm.

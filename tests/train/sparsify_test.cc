@@ -127,6 +127,23 @@ TEST(SparsifyStep, TheStudentStartsAsTheDenseModelWhenEveryGateIsOpen) {
   EXPECT_NEAR(r.penalty, 1.0, 1e-6);
 }
 
+TEST(SparsifyStep, HardGatesAreThoseOfUse) {
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const Model student = GatedCopy(dense, 0.05f, false);
+  Optimizer optimizer(student, {});
+  auto tokens = Sums(3, 1);
+  tokens.resize(15);  // one sequence: every batch is the text
+  Batches batches(tokens, 14, 1);
+  SparsifyStep step(student.config, {.shape = {.batch = 1, .context = 14}});
+  const Evaluation use = Evaluate(student, tokens, {.context = 14});
+  const SparsifyStepResult hard =
+      step.Gradients(optimizer, dense, batches, 0, 0.5, GateMode::kHard);
+  const SparsifyStepResult sampled = step.Gradients(optimizer, dense, batches, 0, 0.5);
+  EXPECT_NEAR(hard.loss, use.loss, 1e-6);
+  EXPECT_NE(hard.open_share, sampled.open_share);
+  EXPECT_NEAR(hard.penalty, sampled.penalty, 1e-5);  // probabilities have no noise
+}
+
 TEST(SparsifyStep, AccumulationEqualsTheLargeBatch) {
   const Model dense = RandomModel(AdderConfig(), 1);
   Model student = dense;
@@ -205,7 +222,7 @@ TEST(Sparsify, RefusesAnotherRunsFolderAndWildTokens) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
-TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
+TEST(Sparsify, ATargetOutOfReachLeavesTheLastModelApart) {
   const TemporaryFolder folder;
   const Model dense = RandomModel(AdderConfig(), 1);
   const auto tokens = Sums(300, 1), valid = Sums(40, 2);
@@ -215,6 +232,25 @@ TEST(Sparsify, ATargetOutOfReachLeavesNoModel) {
   EXPECT_TRUE(result.finished);
   EXPECT_FALSE(result.best.has_value());
   EXPECT_FALSE(fs::exists(folder / "out/model.safetensors"));
+  EXPECT_NEAR(Evaluate(LoadModel(folder / "out" / kLastModel), valid, {.context = 14}).loss,
+              result.last.loss, 1e-6);
+}
+
+TEST(Sparsify, SettlesInTheGatesOfUseAtTheEnd) {
+  const TemporaryFolder folder;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(300, 1), valid = Sums(40, 2);
+  SparsifyOptions options = AdderOptions();
+  Sparsify(dense, tokens, valid, options, folder / "noisy", {});
+  options.settle = 0.25;  // 3 of 12 steps
+  Sparsify(dense, tokens, valid, options, folder / "settled", {});
+  const auto noisy = ReadMetrics(folder / "noisy/metrics.jsonl"),
+             settled = ReadMetrics(folder / "settled/metrics.jsonl");
+  ASSERT_EQ(settled.size(), 12u);
+  for (std::size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(noisy[i]["sampled_edge_fraction"] == settled[i]["sampled_edge_fraction"], i < 9) << i;
+    EXPECT_EQ(noisy[i]["loss"] == settled[i]["loss"], i < 9) << i;
+  }
 }
 
 // What trains changes, what is frozen stays as it was, bit for bit.
