@@ -63,14 +63,15 @@ Texts ReadTexts(const Options& o, const Tokenizer& tokenizer) {
 
 // Losses as differences to the dense model's on the same tokens: batches differ far more among
 // themselves than the two models do.
-void Draw(const fs::path& out, double dense_loss, double tolerance) {
+void Draw(const fs::path& out, double dense_loss, const SparsifyOptions& s) {
   Series raw{.faint = true}, allowed{.name = "allowed while training"};
   Series valid{.name = "validation, hard gates", .points_only = true};
   Series edges{.name = "open gates %", .axis = ChartAxis::kRight};
   for (const Json& line : ReadMetrics(out / "metrics.jsonl")) {
     const double step = line["step"].get<double>() + 1;
     for (Series* each : {&raw, &allowed, &edges}) each->x.push_back(step);
-    raw.y.push_back(line["loss"].get<double>() - line["dense_loss"].get<double>());
+    raw.y.push_back(s.own_text ? line["divergence"].get<double>()
+                               : line["loss"].get<double>() - line["dense_loss"].get<double>());
     allowed.y.push_back(line["slack"].get<double>());
     edges.y.push_back(100.0 * line["sampled_edge_fraction"].get<double>());
     if (line.contains("valid")) {
@@ -84,9 +85,9 @@ void Draw(const fs::path& out, double dense_loss, double tolerance) {
   chart.left_label = "loss above dense (nats)";
   chart.right_label = "open gates (%)";
   chart.log_right = true;
-  chart.reference_lines = {{tolerance, "tolerance"}};
+  chart.reference_lines = {{s.tolerance, "tolerance"}};
   chart.series = {raw,
-                  {.name = "training, sampled gates", .x = raw.x, .y = RunningMean(raw.y, window)},
+                  {.name = "training", .x = raw.x, .y = RunningMean(raw.y, window)},
                   allowed,
                   valid,
                   edges};
@@ -198,7 +199,7 @@ void Run(const Options& given) {
     throw Interrupted(
         fmt::format("interrupted at step {}; go on with the same command and --resume", r.step));
   }
-  if (Ranks().first()) Draw(o.out, r.dense_loss, s.tolerance);
+  if (Ranks().first()) Draw(o.out, r.dense_loss, s);
   const fs::path kept = r.best ? fs::path(o.out) : fs::path(o.out) / kLastModel;
   if (Ranks().first()) tokenizer.Save(kept);
   if (!r.best) {
@@ -318,6 +319,8 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
       ->check(Range(0.0, 0.9999));
   command->add_option("--distill", s.distill, "Weight of KL(dense || sparse) (default: 1)")
       ->check(NonNegativeNumber());
+  command->add_flag("--own-text", s.own_text,
+                    "The dense model wrote the text: KL(dense || sparse) alone is fit and held");
   command->add_option("--train", o.part,
                       "What may change: all (default), attention, qk, or lora:R (merged on save)");
   AddRunOptions(command, &s.run, &o.wire, "twenty in the run");

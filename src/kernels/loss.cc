@@ -90,14 +90,14 @@ double TemperedWeights(std::int64_t n, const float* x, float largest, float fact
   return sum;
 }
 
-// s = scale ((1 + w) p_s - w p_t); returns sum p_t (log p_t - log p_s).
-double DistilledRow(std::int64_t n, float log_sum_s, float log_sum_t, float scale, float w,
-                    const float* t, float* s) {
+// s = scale ((label + w) p_s - w p_t); returns sum p_t (log p_t - log p_s).
+double DistilledRow(std::int64_t n, float log_sum_s, float log_sum_t, float scale, float label,
+                    float w, const float* t, float* s) {
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto floor = hn::Set(d, -87.0f);
   const auto shift_s = hn::Set(d, log_sum_s), shift_t = hn::Set(d, log_sum_t);
-  const auto own = hn::Set(d, scale * (1.0f + w)), other = hn::Set(d, scale * w);
+  const auto own = hn::Set(d, scale * (label + w)), other = hn::Set(d, scale * w);
   auto sum = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
@@ -112,7 +112,7 @@ double DistilledRow(std::int64_t n, float log_sum_s, float log_sum_t, float scal
     const float log_s = s[i] - log_sum_s, log_t = t[i] - log_sum_t;
     const float p_s = std::exp(log_s), p_t = std::exp(log_t);
     divergence += p_t * (log_t - log_s);
-    s[i] = scale * ((1.0f + w) * p_s - w * p_t);
+    s[i] = scale * ((label + w) * p_s - w * p_t);
   }
   return divergence;
 }
@@ -197,9 +197,9 @@ void DistilledCrossEntropy(const DistilledRows& p, float* logits, const Distille
     out.loss[row] = static_cast<float>(log_sum_s - s[target]);
     out.teacher_loss[row] = static_cast<float>(log_sum_t - t[target]);
     out.divergence[row] = static_cast<float>(HWY_DYNAMIC_DISPATCH(DistilledRow)(
-        V, static_cast<float>(log_sum_s), static_cast<float>(log_sum_t), p.gradient_scale,
+        V, static_cast<float>(log_sum_s), static_cast<float>(log_sum_t), p.gradient_scale, p.label,
         p.distill, t, s));
-    s[target] -= p.gradient_scale;
+    s[target] -= p.gradient_scale * p.label;
   };
   ParallelRanges(
       p.rows,

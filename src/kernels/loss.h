@@ -23,12 +23,14 @@ struct DistilledRows {
   const float* teacher_logits;  // [rows, vocabulary]
   float distill;                // weight of the divergence
   float gradient_scale;
+  float label = 1.0f;  // weight of the loss
 };
 struct DistilledLosses {  // each [rows]
   float *loss, *teacher_loss, *divergence;
 };
 
-// Overwrites the student's logits by gradient_scale * d(loss + distill divergence) / d logits.
+// Overwrites the student's logits by gradient_scale * d(label loss + distill divergence) / d
+// logits.
 void DistilledCrossEntropy(const DistilledRows& problem, float* logits, const DistilledLosses& out);
 
 // The first i with  sum_{j <= i} softmax(logits / temperature)[j] > uniform:  a draw, where

@@ -39,6 +39,7 @@ Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
   // What a run may leave out; without it, it is what it was before there was a choice.
   if (o.rest_lr) json["rest_lr"] = *o.rest_lr;
   if (o.concentrate) json["concentrate"] = true;
+  if (o.own_text) json["own_text"] = true;
   if (o.hold) json["hold"] = true;
   if (o.settle > 0.0) json["settle"] = o.settle;
   if (o.sweep_bias) json["sweep_bias"] = true;
@@ -93,6 +94,7 @@ OptimizerOptions RatesOf(const SparsifyOptions& o) {
 SparsifyStepOptions StepOptionsOf(const SparsifyOptions& o) {
   return {.shape = o.shape,
           .distill = o.distill,
+          .own_text = o.own_text,
           .seed = HashCoordinates(o.seed, {2}),
           .concentrate = o.concentrate,
           .stored = o.stored,
@@ -154,10 +156,11 @@ class SparsifyRun final : public TrainingRun {
   RunStep Gradients(std::int64_t step) override {
     const double lr = RateAt(options_, step), slack = SlackAt(options_, step);
     const double beta = multiplier_.beta();
-    const SparsifyStepResult r = step_.Gradients(optimizer_, material_.dense, batches_, step, beta,
-                                                 GatesAt(options_, step));
+    const SparsifyStepResult r =
+        step_.Gradients(optimizer_, material_.dense, batches_, step, beta, GatesAt(options_, step));
     const bool held = Look(step);
-    multiplier_.Update(r.loss - r.dense_loss - slack, held);
+    const double above = options_.own_text ? r.divergence : r.loss - r.dense_loss;
+    multiplier_.Update(above - slack, held);
     progress_.result = r;
     progress_.beta = beta;
     progress_.slack = slack;

@@ -34,6 +34,7 @@ struct SparsifyOptions {
   double slack = 0.06;
   double push = 0.2;
   float distill = 1.0f;
+  bool own_text = false;     // fit and constraint are KL(dense || sparse) alone
   bool concentrate = false;  // few heads with many open gates rather than many with few
   MultiplierOptions multiplier;
   // The last share of the steps, in which gates have no noise: the weights settle in what is
@@ -88,8 +89,8 @@ inline constexpr std::string_view kLastModel = "last";
 Model GatedCopy(const Model& dense, float bias, bool bias_by_head);
 
 // Trains a gated copy of `dense` and leaves the best feasible model in `out` (config.json,
-// model.safetensors), the last one in a folder there if none is. metrics.jsonl, checkpoints, resume, NaN stop and interruption are those of
-// Train.
+// model.safetensors), the last one in a folder there if none is. metrics.jsonl, checkpoints,
+// resume, NaN stop and interruption are those of Train.
 SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,
                         std::span<const std::int32_t> valid, const SparsifyOptions& options,
                         const std::filesystem::path& out, const SparsifyCallbacks& callbacks);

@@ -145,7 +145,8 @@ SparsifyStepResult SparsifyStep::Gradients(Optimizer& optimizer, const Model& de
            .targets = targets_.data() + at,
            .teacher_logits = teacher_logits_.data(),
            .distill = options_.distill,
-           .gradient_scale = static_cast<float>(weight / static_cast<double>(rows))},
+           .gradient_scale = static_cast<float>(weight / static_cast<double>(rows)),
+           .label = options_.own_text ? 0.0f : 1.0f},
           student_.logits,
           {student_.losses + at, teacher_losses_.data() + at, divergences_.data() + at});
       LogitsBackward(student, n, at, student_,

@@ -21,7 +21,10 @@ namespace clearhead {
 
 struct SparsifyStepOptions {
   StepShape shape;
-  float distill = 1.0f;    // weight of KL(dense || sparse)
+  float distill = 1.0f;  // weight of KL(dense || sparse)
+  // The dense model wrote the text: what it says of the next token is better than the token drawn,
+  // and cannot be learnt by heart. CE is left out.
+  bool own_text = false;
   std::uint64_t seed = 0;  // of the gate noise
   // The penalty is the mean over heads of the square root of each head's mean gate, times what
   // makes its mean gradient that of the plain mean in the first step.
@@ -47,8 +50,9 @@ class SparsifyStep {
   // `config` is the student's: gated.
   SparsifyStep(const ModelConfig& config, const SparsifyStepOptions& options);
 
-  // Gradients of (CE + distill KL + beta P) / (1 + beta) into the optimiser, which holds the
-  // student. `step` is a coordinate of the noise of sampled gates. Allocates nothing.
+  // Gradients of (CE + distill KL + beta P) / (1 + beta), without CE on own text, into the
+  // optimiser, which holds the student. `step` is a coordinate of the noise of sampled gates.
+  // Allocates nothing.
   SparsifyStepResult Gradients(Optimizer& optimizer, const Model& dense, Batches& batches,
                                std::int64_t step, double beta, GateMode mode = GateMode::kSampled);
 

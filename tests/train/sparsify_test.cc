@@ -48,7 +48,8 @@ TEST(Multiplier, HeldItRisesButDoesNotFall) {
 }
 
 TEST(DistilledCrossEntropy, MatchesDouble) {
-  for (const std::int64_t V : {2, 7, 33, 5003}) {
+  for (const auto& [V, label] :
+       {std::pair{std::int64_t{2}, 1.0f}, {7, 0.0f}, {33, 1.0f}, {5003, 0.5f}}) {
     const std::int64_t rows = 3;
     RandomStream random(static_cast<std::uint64_t>(V));
     std::vector<float> student(static_cast<std::size_t>(rows * V)), teacher(student.size());
@@ -58,8 +59,8 @@ TEST(DistilledCrossEntropy, MatchesDouble) {
                                                static_cast<std::int32_t>(V / 2)};
     auto gradient = student;
     std::vector<float> loss(rows), teacher_loss(rows), divergence(rows);
-    DistilledCrossEntropy({rows, V, targets.data(), teacher.data(), 0.7f, 0.25f}, gradient.data(),
-                          {loss.data(), teacher_loss.data(), divergence.data()});
+    DistilledCrossEntropy({rows, V, targets.data(), teacher.data(), 0.7f, 0.25f, label},
+                          gradient.data(), {loss.data(), teacher_loss.data(), divergence.data()});
     for (std::int64_t r = 0; r < rows; ++r) {
       double sum_s = 0, sum_t = 0, kl = 0;
       for (std::int64_t v = 0; v < V; ++v) {
@@ -72,7 +73,8 @@ TEST(DistilledCrossEntropy, MatchesDouble) {
         const double p = std::exp(static_cast<double>(student[at])) / sum_s;
         const double q = std::exp(static_cast<double>(teacher[at])) / sum_t;
         kl += q * (std::log(q) - std::log(p));
-        EXPECT_NEAR(gradient[at], 0.25 * (p - (v == target ? 1 : 0) + 0.7 * (p - q)), 1e-6);
+        EXPECT_NEAR(gradient[at], 0.25 * (label * (p - (v == target ? 1 : 0)) + 0.7 * (p - q)),
+                    1e-6);
       }
       const auto row = static_cast<std::size_t>(r);
       EXPECT_NEAR(loss[row], std::log(sum_s) - student[static_cast<std::size_t>(r * V + target)],
@@ -142,6 +144,20 @@ TEST(SparsifyStep, HardGatesAreThoseOfUse) {
   EXPECT_NEAR(hard.loss, use.loss, 1e-6);
   EXPECT_NE(hard.open_share, sampled.open_share);
   EXPECT_NEAR(hard.penalty, sampled.penalty, 1e-5);  // probabilities have no noise
+}
+
+TEST(SparsifyStep, OnOwnTextThereIsNothingToLearnWhereEveryGateIsOpen) {
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const Model student = GatedCopy(dense, 39.0f, false);
+  const auto tokens = Sums(100, 1);
+  const auto norm = [&](bool own_text) {
+    Optimizer optimizer(student, {});
+    Batches batches(tokens, 14, 1);
+    SparsifyStep step(student.config, {.shape = {.batch = 4, .context = 14}, .own_text = own_text});
+    return step.Gradients(optimizer, dense, batches, 0, 0.0).gradient_norm;
+  };
+  EXPECT_GT(norm(false), 0.1);
+  EXPECT_LT(norm(true), 1e-5);
 }
 
 TEST(SparsifyStep, AccumulationEqualsTheLargeBatch) {
@@ -234,6 +250,25 @@ TEST(Sparsify, ATargetOutOfReachLeavesTheLastModelApart) {
   EXPECT_FALSE(fs::exists(folder / "out/model.safetensors"));
   EXPECT_NEAR(Evaluate(LoadModel(folder / "out" / kLastModel), valid, {.context = 14}).loss,
               result.last.loss, 1e-6);
+}
+
+TEST(Sparsify, OnOwnTextTheMultiplierFollowsTheDivergence) {
+  const TemporaryFolder folder;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  const auto tokens = Sums(300, 1), valid = Sums(40, 2);
+  for (const bool own_text : {false, true}) {
+    SparsifyOptions options = AdderOptions();
+    options.own_text = own_text;
+    const fs::path out = folder / (own_text ? "own" : "foreign");
+    Sparsify(dense, tokens, valid, options, out, {});
+    Multiplier multiplier(options.multiplier);
+    for (const Json& line : ReadMetrics(out / "metrics.jsonl")) {
+      EXPECT_NEAR(line["beta"].get<double>(), multiplier.beta(), 1e-9) << line;
+      const double above = own_text ? line["divergence"].get<double>()
+                                    : line["loss"].get<double>() - line["dense_loss"].get<double>();
+      multiplier.Update(above - line["slack"].get<double>());
+    }
+  }
 }
 
 TEST(Sparsify, SettlesInTheGatesOfUseAtTheEnd) {
