@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   CommonOptions common;
-  std::string model, valid, out, logits, precision = "auto", part = "all", wire = "fp32";
+  std::string model, from, valid, out, logits, precision = "auto", part = "all", wire = "fp32";
   std::vector<std::string> texts;
   RunLength length;
   SparsifyOptions sparsify;
@@ -119,13 +119,19 @@ void Run(const Options& given) {
   const fs::path path = FindModel(o.model);
   const Model dense = LoadModel(path);
   if (dense.config.attention != AttentionKind::kSoftmax) {
-    Fail("'{}' is gated already; sparsify starts from a dense model", path.string());
+    Fail("'{}' is gated already; give the dense model, and --from to go on with a sparse one", path.string());
   }
   SparsifyOptions& s = o.sparsify;
   if (o.texts.empty() == o.logits.empty()) FailUsage("give --text, or --logits with --valid");
   if (!o.logits.empty() && o.valid.empty()) FailUsage("--logits needs --valid, a text");
   s.optimizer.part = ParseTrainedPart(o.part);
-  CheckTrainedPart(s.optimizer.part, GatedCopy(dense, s.gate_bias, s.bias_by_head).config);
+  if (!o.from.empty()) {
+    s.from = LoadModel(FindModel(o.from));
+    if (s.from->config.attention != AttentionKind::kGated) {
+      Fail("--from '{}' is dense; it takes a sparse model that was made of '{}'", o.from, o.model);
+    }
+  }
+  CheckTrainedPart(s.optimizer.part, StartOf(dense, s).config);
   if (o.rest_lr->count() > 0) s.rest_lr = o.rest;
   if (o.probe) s.probe_steps = ProbeOptions{}.steps;
   if (o.probe && s.rest_lr) FailUsage("give --lr-rest or --probe-rates, not both");
@@ -283,10 +289,14 @@ void AddSparsify(CLI::App& app, SparsifyWatch watch) {
                     "Find --lr-rest: the fastest rate that does a well-trained model no harm");
   command->add_option("--warmup", s.warmup, "Steps of linear warm-up (default: 30)")
       ->check(NonNegativeNumber());
-  command->add_option("--gate-bias", s.gate_bias,
-                      "Number added to every gate's logit (default: 2)");
-  command->add_flag("--head-bias", s.bias_by_head,
-                    "Train a gate bias of each head, which starts at --gate-bias");
+  Option* bias = command->add_option("--gate-bias", s.gate_bias,
+                                     "Number added to every gate's logit (default: 2)");
+  Option* head_bias = command->add_flag(
+      "--head-bias", s.bias_by_head, "Train a gate bias of each head, which starts at --gate-bias");
+  Option* from = command->add_option("--from", o.from,
+                                     "Go on with a sparse model that was made of MODEL, instead of "
+                                     "MODEL with gates");
+  for (Option* option : {bias, head_bias}) from->excludes(option);
   command->add_flag("--sweep-bias", s.sweep_bias,
                     "Choose the bias at the end, on the second half of the validation text; the "
                     "figures are of the first");

@@ -111,14 +111,14 @@ struct Material {
 };
 Material MaterialOf(const Model& dense, std::span<const std::int32_t> train,
                     const SparsifyOptions& o) {
-  Material m{.dense = dense, .train = train};
+  Material m{.dense = dense, .gated = StartOf(dense, o), .train = train};
   if (o.cut_vocabulary) {
     m.cut = CutToTokens(train, dense.config.vocabulary);
-    m.dense = CutModel(dense, *m.cut);
+    m.dense = CutModel(m.dense, *m.cut);
+    m.gated = CutModel(m.gated, *m.cut);
     m.cut_train = CutIds(train, *m.cut);
     m.train = m.cut_train;
   }
-  m.gated = GatedCopy(m.dense, o.gate_bias, o.bias_by_head);
   return m;
 }
 
@@ -247,7 +247,8 @@ class SparsifyRun final : public TrainingRun {
   // What is measured and kept: as it is now, with every token of the vocabulary.
   const Model& Whole() {
     if (!material_.cut) return optimizer_.model();
-    uncut_ = UncutModel(optimizer_.model(), dense_, *material_.cut);
+    const Model& others = options_.from ? *options_.from : dense_;
+    uncut_ = UncutModel(optimizer_.model(), others, *material_.cut);
     return uncut_;
   }
   const QualityWindows& windows() const { return windows_; }
@@ -341,6 +342,21 @@ Model GatedCopy(const Model& dense, float bias, bool bias_by_head) {
   }
   gated.storage = std::move(storage);
   return gated;
+}
+
+Model StartOf(const Model& dense, const SparsifyOptions& options) {
+  if (!options.from) return GatedCopy(dense, options.gate_bias, options.bias_by_head);
+  ModelConfig shape = options.from->config;
+  Check(shape.attention == AttentionKind::kGated, "a dense model is no place to go on from");
+  shape.attention = dense.config.attention;
+  shape.gate_bias = dense.config.gate_bias;
+  shape.gate_bias_by_head = false;
+  if (ToJson(shape, "") != ToJson(dense.config, "")) {
+    Fail(
+        "the sparse model to go on from has another shape than the dense one; it must be made of "
+        "it");
+  }
+  return *options.from;
 }
 
 SparsifyResult Sparsify(const Model& dense, std::span<const std::int32_t> train,

@@ -27,7 +27,9 @@ struct SparsifyOptions {
   double decay_fraction = 0.4;         // the last part of the run, over which the rate falls to 0
   float gate_bias = 2.0f;              // positive: gates start mostly open
   bool bias_by_head = false;           // each head's bias starts there and is trained
-  double tolerance = 0.01;             // nats above the dense validation loss that are accepted
+  // Where to start instead of the dense weights: a sparse model made of them, with its own gates.
+  std::optional<Model> from = {};
+  double tolerance = 0.01;  // nats above the dense validation loss that are accepted
   // At a useful rate the noise of training alone costs more than the tolerance, so the constraint
   // is looser while the rate is high and closes as it decays:
   //   slack_t = slack lr_t / lr + push max(0, 1 - 2 t / steps)
@@ -87,6 +89,9 @@ inline constexpr std::string_view kLastModel = "last";
 
 // The dense model with gates.
 Model GatedCopy(const Model& dense, float bias, bool bias_by_head);
+
+// What is trained, as it is at the start.
+Model StartOf(const Model& dense, const SparsifyOptions& options);
 
 // Trains a gated copy of `dense` and leaves the best feasible model in `out` (config.json,
 // model.safetensors), the last one in a folder there if none is. metrics.jsonl, checkpoints,

@@ -195,6 +195,20 @@ TEST(SparsifyCommand, LearnsFromStoredLogits) {
   EXPECT_EQ(ReadMetrics(folder / "sparse/metrics.jsonl").size(), 40u);
 }
 
+TEST(SparsifyCommand, ASecondRoundGoesOnFromTheFirst) {
+  const TemporaryFolder folder;
+  const Json first = SucceedJson(Arguments(folder / "first", {"--steps", "6", "--tolerance", "5"}));
+  const Json second =
+      SucceedJson(Arguments(folder / "second", {"--steps", "6", "--tolerance", "5", "--from",
+                                                folder / "first", "--own-text", "--settle", "1"}));
+  EXPECT_EQ(second["dense_loss"], first["dense_loss"]);
+  const Json line = ReadMetrics(folder / "second/metrics.jsonl")[0];
+  const Json at_first = ReadMetrics(folder / "first/metrics.jsonl")[0];
+  EXPECT_NE(line["gate_probability"], at_first["gate_probability"]);
+  ExpectFailure(Arguments(folder / "third", {"--steps", "6", "--from", "tale-sparse"}), 1,
+                {"another shape"});
+}
+
 TEST(SparsifyCommand, ATargetOutOfReachSaysTheNumbers) {
   const TemporaryFolder folder;
   const ProgramRun run =
@@ -237,6 +251,8 @@ TEST(SparsifyCommand, RefusesBeforeAnyWork) {
   MakeSmallModel(folder / "gated", true);
   ExpectFailure({"sparsify", folder / "gated", "--text", Text(), "--steps", "5", "--out", out}, 1,
                 {"gated already"});
+  ExpectFailure(with({"--steps", "5", "--from", DenseModel()}), 1, {"--from", "is dense"});
+  ExpectFailure(with({"--steps", "5", "--from", folder / "gated", "--head-bias"}), 2, {"--from"});
   // A tokenizer with more tokens than the model has embeddings.
   fs::create_directories(folder / "mismatch");
   for (const auto& entry : fs::directory_iterator(DenseModel())) {

@@ -252,6 +252,41 @@ TEST(Sparsify, ATargetOutOfReachLeavesTheLastModelApart) {
               result.last.loss, 1e-6);
 }
 
+TEST(Sparsify, GoesOnFromASparseModel) {
+  const TemporaryFolder folder;
+  const Model dense = RandomModel(AdderConfig(), 1);
+  auto tokens = Sums(300, 1);
+  const auto valid = Sums(40, 2);
+  SparsifyOptions options = AdderOptions();
+  options.bias_by_head = true;
+  options.cut_vocabulary = true;
+  Sparsify(dense, tokens, valid, options, folder / "first", {});
+  const Model first = LoadModel(folder / "first");
+
+  // A rate of almost nothing leaves it as it was, with its own biases; so do tokens that the new
+  // text lacks.
+  for (std::int32_t& token : tokens) token = token == 9 ? 8 : token;
+  options.from = first;
+  options.lr = 1e-12;
+  options.steps = 2;
+  Sparsify(dense, tokens, valid, options, folder / "second", {});
+  const Model second = LoadModel(folder / "second");
+  EXPECT_EQ(second.config.gate_bias, first.config.gate_bias);
+  ASSERT_TRUE(second.config.gate_bias_by_head);
+  const auto loss = [&](const Model& model) {
+    return Evaluate(model, valid, {.context = 14}).loss;
+  };
+  EXPECT_NEAR(loss(second), loss(first), 1e-6);
+  EXPECT_GT(std::abs(loss(first) - loss(GatedCopy(dense, 2.0f, true))), 1e-3);
+
+  options.from = dense;
+  EXPECT_THROW(Sparsify(dense, tokens, valid, options, folder / "third", {}), std::exception);
+  ModelConfig wider = AdderConfig();
+  wider.inner = 64;
+  options.from = GatedCopy(RandomModel(wider, 1), 2.0f, false);
+  EXPECT_THROW(Sparsify(dense, tokens, valid, options, folder / "third", {}), Error);
+}
+
 TEST(Sparsify, OnOwnTextTheMultiplierFollowsTheDivergence) {
   const TemporaryFolder folder;
   const Model dense = RandomModel(AdderConfig(), 1);
