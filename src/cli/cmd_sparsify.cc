@@ -119,7 +119,8 @@ void Run(const Options& given) {
   const fs::path path = FindModel(o.model);
   const Model dense = LoadModel(path);
   if (dense.config.attention != AttentionKind::kSoftmax) {
-    Fail("'{}' is gated already; give the dense model, and --from to go on with a sparse one", path.string());
+    Fail("'{}' is gated already; give the dense model, and --from to go on with a sparse one",
+         path.string());
   }
   SparsifyOptions& s = o.sparsify;
   if (o.texts.empty() == o.logits.empty()) FailUsage("give --text, or --logits with --valid");
@@ -206,6 +207,9 @@ void Run(const Options& given) {
         fmt::format("interrupted at step {}; go on with the same command and --resume", r.step));
   }
   if (Ranks().first()) Draw(o.out, r.dense_loss, s);
+  if (s.sweep_bias && !o.common.json) {
+    Print("other biases, on the windows that choose (loss above dense):\n" + SweepText(r.swept));
+  }
   const fs::path kept = r.best ? fs::path(o.out) : fs::path(o.out) / kLastModel;
   if (Ranks().first()) tokenizer.Save(kept);
   if (!r.best) {
@@ -230,9 +234,6 @@ void Run(const Options& given) {
   if (r.probe) json["probe"] = ProbeJson(*r.probe);
   if (s.sweep_bias) json["swept"] = SweepJson(r.swept);
   if (o.common.json) return PrintJson(json);
-  if (s.sweep_bias) {
-    Print("other biases, on the windows that choose (loss above dense):\n" + SweepText(r.swept));
-  }
   Print(
       fmt::format("{}: loss {:.4f} (dense {:.4f}) at {:.2f} % open gates, {:.2f} keys per query "
                   "and head; {} steps in {} "
