@@ -136,6 +136,10 @@ void Run(const Options& given) {
   if (o.rest_lr->count() > 0) s.rest_lr = o.rest;
   if (o.probe) s.probe_steps = ProbeOptions{}.steps;
   if (o.probe && s.rest_lr) FailUsage("give --lr-rest or --probe-rates, not both");
+  if (s.own_text && s.distill == 0.0f) {
+    FailUsage(
+        "--own-text learns by KL(dense || sparse) alone; --distill 0 leaves nothing to learn");
+  }
   if (!o.logits.empty() && s.cut_vocabulary) {
     FailUsage("--cut-vocabulary: the logits of --logits are of the whole vocabulary");
   }

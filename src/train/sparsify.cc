@@ -15,7 +15,7 @@
 
 namespace clearhead {
 namespace {
-Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
+Json SparsifySettings(const Model& dense, const Model& start, std::span<const std::int32_t> train,
                       std::span<const std::int32_t> valid, const SparsifyOptions& o) {
   Json json = StepSettings(start.config, train, o.shape);
   json.update({{"dense_hash", WeightsFingerprint(start)},
@@ -37,6 +37,7 @@ Json SparsifySettings(const Model& start, std::span<const std::int32_t> train,
                {"starts", o.starts.size()},
                {"seed", o.seed}});
   // What a run may leave out; without it, it is what it was before there was a choice.
+  if (o.from) json["teacher_hash"] = WeightsFingerprint(dense);
   if (o.rest_lr) json["rest_lr"] = *o.rest_lr;
   if (o.concentrate) json["concentrate"] = true;
   if (o.own_text) json["own_text"] = true;
@@ -133,7 +134,7 @@ class SparsifyRun final : public TrainingRun {
         best_folder_(best_folder),
         callbacks_(callbacks),
         windows_(QuotedWindows(valid, options)),
-        settings_(SparsifySettings(material.gated, material.train, valid, options)),
+        settings_(SparsifySettings(dense, material.gated, material.train, valid, options)),
         dense_loss_(MeasureQuality(dense, windows_).loss),
         batches_(material.train, options.shape.context, HashCoordinates(options.seed, {1}),
                  options.starts),

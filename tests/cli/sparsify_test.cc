@@ -251,6 +251,8 @@ TEST(SparsifyCommand, RefusesBeforeAnyWork) {
   MakeSmallModel(folder / "gated", true);
   ExpectFailure({"sparsify", folder / "gated", "--text", Text(), "--steps", "5", "--out", out}, 1,
                 {"gated already"});
+  ExpectFailure(with({"--steps", "5", "--own-text", "--distill", "0"}), 2, {"--own-text"});
+  ExpectFailure(with({"--steps", "5", "--settle", "2"}), 2, {"--settle"});
   ExpectFailure(with({"--steps", "5", "--from", DenseModel()}), 1, {"--from", "is dense"});
   ExpectFailure(with({"--steps", "5", "--from", folder / "gated", "--head-bias"}), 2, {"--from"});
   // A tokenizer with more tokens than the model has embeddings.

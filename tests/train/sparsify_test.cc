@@ -279,6 +279,16 @@ TEST(Sparsify, GoesOnFromASparseModel) {
   EXPECT_NEAR(loss(second), loss(first), 1e-6);
   EXPECT_GT(std::abs(loss(first) - loss(GatedCopy(dense, 2.0f, true))), 1e-3);
 
+  // The weights at hand do not tell who the teacher was; a resumed run asks.
+  SparsifyCallbacks callbacks;
+  callbacks.should_stop = [] { return true; };
+  ASSERT_FALSE(Sparsify(dense, tokens, valid, options, folder / "part", callbacks).finished);
+  options.run.resume = true;
+  EXPECT_THROW(Sparsify(RandomModel(AdderConfig(), 2), tokens, valid, options, folder / "part", {}),
+               Error);
+  EXPECT_TRUE(Sparsify(dense, tokens, valid, options, folder / "part", {}).finished);
+  options.run.resume = false;
+
   options.from = dense;
   EXPECT_THROW(Sparsify(dense, tokens, valid, options, folder / "third", {}), std::exception);
   ModelConfig wider = AdderConfig();
